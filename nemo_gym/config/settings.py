@@ -46,9 +46,9 @@ ENVIRONMENT_SERVERS = "environment_servers"
 DEPTH_KEY = "max_request_depth"
 """The key that limits the nesting depth of a server's requests."""
 GROUP_KEY = "group_verification"
+"""The key that makes a resources server verify all rollouts of a task together."""
 LEAST_GROUP = 2
 """The smallest group: a single rollout cannot be compared with others."""
-"""The key that makes a resources server verify all rollouts of a task together."""
 
 
 class Domain(StrEnum):
@@ -143,9 +143,18 @@ class BaseRunServerInstanceConfig(BaseRunServerConfig):
 
 
 class GroupVerification(BaseModel):
-    """Settings of a server whose `verify_group` verifies all rollouts of a task together."""
+    """Settings of a server whose `verify_group` verifies all rollouts of a task together. So far, there are none."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_earlier_setting(cls, given: object) -> object:
+        if isinstance(given, dict) and (earlier := {"timeout_s", "size"} & given.keys()):
+            raise ValueError(
+                f"{min(earlier)} is no longer a setting, because rollouts do not wait for each other. Remove it"
+            )
+        return given
 
 
 class BaseResourcesServerConfig(BaseRunServerInstanceConfig):

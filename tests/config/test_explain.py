@@ -78,6 +78,13 @@ def test_valid_settings_and_published_metadata_pass(settings):
         ({"temprature": 1}, ["a.yaml:3: {}.temprature: unknown setting. Did you mean 'temperature'?"]),
         ({"group_verification": {"colour": 5}}, ["a.yaml:3: {}.group_verification.colour: unknown setting."]),
         (
+            {"group_verification": {"timeout_s": 5}},
+            [
+                "a.yaml:3: {}.group_verification: timeout_s is no longer a setting, because rollouts do not wait for each "
+                "other. Remove it."
+            ],
+        ),
+        (
             {"judge": {"max_concurency": 1}},
             ["a.yaml:3: {}.judge.max_concurency: unknown setting. Did you mean 'max_concurrency'?"],
         ),

@@ -27,8 +27,8 @@ CARRIERS = {
     "config/checks.py": {"_dangling"},
     "config/explain.py": {"_problem", "_near_misses"},
     "config/interpolation.py": {"_why", "_cause", "_undefined"},
-    "config/observability.py": {"_problem"},
     "config/overrides.py": {"_malformed_key"},
+    "config/run_settings.py": {"_check_folder", "checked_token"},
     "config/servers.py": {
         "find_blocks", "parse_server", "_settings_next_to", "_settings_above", "_unusable_name", "_misspelt_tier",
         "_unknown_server",
@@ -43,7 +43,7 @@ CARRIERS = {
 FRAGMENTS = re.compile(
     r"\.? \(?(?:Did you mean|is) '\0'.*|\. Put words .*|Value error, |; put it in quotes"
     r"|is (?:empty|not a mapping|not set)"
-    r"|Input should be a mapping|unknown setting|\0?is missing|Running agents: \0\.|\0 --help lists all settings\."
+    r"|Input should be a mapping|unknown setting|\0?is missing| ?Running agents: \0\.|\0 --help lists all settings\."
     r"|it must be at least \0|\{type: .*|\0: \0 refers to \0|'\0': \0\. Write (?:lists|an override) as .*"
     r"|datasets\.\0\.jsonl_fpath|Copy it there, .*|Its script .*",
     re.DOTALL,
