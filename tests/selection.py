@@ -28,8 +28,8 @@ KEPT = ("tests/end_to_end/", "tests/faults/", "tests/rollouts/", "tests/security
 """Suites that run after every change: killed processes, faults, attacks, rewards, complete collections."""
 BORDERS = {
     "tests/cluster": ("nemo_gym/launcher", "nemo_gym/process"),
-    "tests/containers": ("containers", "nemo_gym/deploy", "nemo_gym/sandbox", "Makefile"),
-    "tests/deploy": ("containers", "nemo_gym/deploy", "nemo_gym/launcher"),
+    "tests/containers": ("containers", "nemo_gym/launcher/kubernetes", "nemo_gym/sandbox", "Makefile"),
+    "tests/launcher/kubernetes": ("containers", "nemo_gym/launcher"),
     "tests/frameworks": ("docs/training", "examples", "nemo_gym/capture", "nemo_gym/training"),
     "tests/published": (
         "nemo_gym/calls",
@@ -39,7 +39,7 @@ BORDERS = {
         "nemo_gym/schemas",
         "nemo_gym/servers",
     ),
-    "tests/slurm": ("nemo_gym/launcher", "nemo_gym/slurm"),
+    "tests/launcher/slurm": ("nemo_gym/launcher",),
     "tests/viewer": ("nemo_gym/records", "nemo_gym/viewer", "viewer"),
 }
 """Suites that need a cluster, an engine, a browser or another program's interface. Each runs if its own folder or one

@@ -14,7 +14,7 @@ TIERS = ("resources_servers", "responses_api_agents", "responses_api_models")
 ROWS = [
     {"published"},
     {"__main__"},
-    {"deploy", "labelling", "slurm", "viewer"},
+    {"labelling", "launcher.kubernetes", "launcher.ray", "launcher.slurm", "viewer"},
     {"cli"},
     {"launcher", "rollouts", "data", "contract", "evaluation", "training", "process"},
     {"servers", "testing"},
@@ -27,6 +27,8 @@ ROWS = [
     {"records"},
     {"schemas", "errors", "paths", "jsonl", "lazy", "memory", "opaque", "plugins", "text", "version"},
 ]
+INNER = ("launcher.kubernetes", "launcher.ray", "launcher.slurm")
+"""Folders within another part that are parts of their own."""
 NEIGHBOURS = {
     ("rollouts", "data"),
     ("evaluation", "data"),
@@ -87,12 +89,12 @@ ALIASES = {
 
 BORDERS = (
     "data.trackers",
-    "deploy",
     "harness",
     "labelling",
+    "launcher.kubernetes",
     "launcher.ray",
     "published",
-    "slurm",
+    "launcher.slurm",
     "training.trl",
     "viewer",
 )
@@ -126,7 +128,8 @@ def module_of(path: Path) -> str:
 
 
 def part_of(module: str) -> str:
-    return module.split(".")[1] if "." in module else ""
+    inner = next((part for part in INNER if f"{module}.".startswith(f"nemo_gym.{part}.")), None)
+    return inner or (module.split(".")[1] if "." in module else "")
 
 
 MODULES = {module_of(path): path for path in sorted(PACKAGE.rglob("*.py")) if "templates" not in path.parts}

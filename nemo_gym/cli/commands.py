@@ -93,17 +93,25 @@ COMMANDS = (
     Command(
         "eval", "health-check", "", "health:health_check", "Try the models and a few tasks before the whole run", True
     ),
-    Command("", "submit", "", "nemo_gym.slurm.command:submit", "Submit a collection to Slurm"),
+    Command("", "submit", "", "nemo_gym.launcher.slurm.command:submit", "Submit a collection to Slurm"),
     Command(
         "submit",
         "status",
         "",
-        "nemo_gym.slurm.command:status",
+        "nemo_gym.launcher.slurm.command:status",
         "Show the job and the progress of a submitted collection",
     ),
-    Command("submit", "logs", "", "nemo_gym.slurm.command:logs", "Print or follow the log of a submitted collection"),
-    Command("submit", "cancel", "", "nemo_gym.slurm.command:cancel", "Drain and cancel a submitted collection"),
-    Command("eval", "submit", "", "nemo_gym.slurm.command:submit", "Submit a collection to Slurm"),
+    Command(
+        "submit",
+        "logs",
+        "",
+        "nemo_gym.launcher.slurm.command:logs",
+        "Print or follow the log of a submitted collection",
+    ),
+    Command(
+        "submit", "cancel", "", "nemo_gym.launcher.slurm.command:cancel", "Drain and cancel a submitted collection"
+    ),
+    Command("eval", "submit", "", "nemo_gym.launcher.slurm.command:submit", "Submit a collection to Slurm"),
     Command("eval", "prepare", "ng_prepare_benchmark", "data:prepare_benchmark", "Prepare the data of benchmarks"),
     Command("eval", "aggregate", "ng_aggregate_rollouts", "results:aggregate", "Merge shards and compute metrics"),
     Command("eval", "init", "", "nemo_gym.labelling.command:init", "Create a benchmark from a table of questions"),
@@ -156,7 +164,7 @@ COMMANDS = (
         "deploy",
         "render",
         "",
-        "nemo_gym.deploy.command:render",
+        "nemo_gym.launcher.kubernetes.command:render",
         "Write the manifests of a config for Kubernetes, KubeRay or Compose",
     ),
     Command("dev", "test", "ng_dev_test", "dev:test", "Run the tests of this repository"),

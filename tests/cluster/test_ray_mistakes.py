@@ -10,7 +10,7 @@ import pytest
 
 from nemo_gym.config import load
 from nemo_gym.errors import LaunchError
-from nemo_gym.launcher.ray_code import LARGEST_BYTES, Code, UnpackedCode
+from nemo_gym.launcher.ray.code import LARGEST_BYTES, Code, UnpackedCode
 from tests.each_case import each_case
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]

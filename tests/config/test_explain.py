@@ -80,8 +80,8 @@ def test_valid_settings_and_published_metadata_pass(settings):
         (
             {"group_verification": {"timeout_s": 5}},
             [
-                "a.yaml:3: {}.group_verification: timeout_s is no longer a setting, because rollouts do not wait for each "
-                "other. Remove it."
+                "a.yaml:3: {}.group_verification: timeout_s is no longer a setting, because rollouts do not wait for "
+                "each other. Remove it."
             ],
         ),
         (

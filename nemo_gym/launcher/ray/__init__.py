@@ -1,0 +1,1 @@
+"""Servers as actors of a Ray cluster."""
