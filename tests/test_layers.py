@@ -99,7 +99,7 @@ BORDERS = (
     "viewer",
 )
 """Beginnings of the modules that connect to something outside: a cluster, a hub, another program, people's labels."""
-MOST_LINES, MOST_LINES_OF_CORE = 78_200, 62_670
+MOST_LINES, MOST_LINES_OF_CORE = 77_700, 62_300
 """Lower them when code goes. Raising one needs a reason in the commit."""
 
 OPEN_TO_PLUGINS = {

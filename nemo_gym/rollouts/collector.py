@@ -4,36 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from operator import sub
+from pathlib import Path
 
 from nemo_gym.calls.client import ServerClient
-from nemo_gym.errors import Overloaded
+from nemo_gym.errors import ModelFailed, Overloaded, RolloutCancelled
 from nemo_gym.http.open_files import most_incoming_calls, open_files_limit, raise_open_files_limit
 from nemo_gym.http.reply_cache import Counts, counts_of
 from nemo_gym.jsonl import Appender, WriteFailed
-from nemo_gym.rollouts.attempts import AttemptLimits
+from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
+from nemo_gym.rollouts.budget import Budget
 from nemo_gym.rollouts.concurrency import AdaptiveLimit, FixedLimit
-from nemo_gym.rollouts.control.control import MOST_AT_ONCE, Control, Floor
+from nemo_gym.rollouts.control.control import CANCELLED, MOST_AT_ONCE, Control, Floor
 from nemo_gym.rollouts.control.listening import listening
-from nemo_gym.rollouts.dispatch import Dispatch
-from nemo_gym.rollouts.early_stop import EarlyStop
+from nemo_gym.rollouts.group_order import TaskOrder
 from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.line_digests import LineDigests
 from nemo_gym.rollouts.opening import OpenRun
-from nemo_gym.rollouts.outcome import Summary
+from nemo_gym.rollouts.outcome import Outcome, Record, Summary, shape_of
+from nemo_gym.rollouts.precision import Precision
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens, kept_until_the_end
-from nemo_gym.rollouts.recording import OnRecord, Recorder
 from nemo_gym.rollouts.run_watch import RunWatch
-from nemo_gym.rollouts.runner import Runner
-from nemo_gym.schemas.row import Row
+from nemo_gym.rollouts.runner import Runner, failed
+from nemo_gym.schemas.row import Row, TaskKey, offsets_by, rows_at, rows_in
 
 logger = logging.getLogger(__name__)
 
 SYNC_EVERY_S = 1.0
+OnRecord = Callable[[Record, Summary], None]
+IDENTICAL_FAILURES = 20
+LONGEST_REASON = 300
 
 
 async def collect(
@@ -233,3 +240,214 @@ def allowed_connections(wanted: int) -> int:
             most, wanted, open_files_limit(),
         )  # fmt: skip
     return min(wanted, most)
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """A recorder that runs single tasks, writes their records and counts their outcomes in the run's summary."""
+
+    runner: Runner
+    limits: AttemptLimits
+    watch: RunWatch
+    results: Appender
+    failures: Appender
+    summary: Summary
+    on_record: OnRecord
+    """Called for each ended task after its record is written."""
+    groups: GroupedTasks
+    ungraded: Appender | None = None
+    """The file of the rollouts that wait for the others of their group; None if they are stored elsewhere."""
+    control: Control | None = None
+    """The control that can cancel single rollouts; None if no rollout can be cancelled."""
+    _failed_before: dict[TaskKey, str | None] = field(default_factory=dict)
+    """The ungraded rollouts, each with the cause of its last failed attempt."""
+
+    async def run(self, row: Row, *, failed_before: str | None = None) -> str | None:
+        """Run one task. Return the cause of its failure or of its last failed attempt, or None if no attempt failed.
+
+        `failed_before` is the cause of the task's last failed attempt in an earlier run.
+        """
+
+        def repeat(record: Record) -> None:
+            nonlocal failed_before
+            self.failures.write(record.row.fields)
+            self.summary.repeat(record, failed_before=failed_before)
+            failed_before = record.cause
+
+        self.summary.begin()
+        stored = self.groups.stored(row)
+        record = stored or await self._record_of(row, repeat)
+        self._failed_before[row.key] = failed_before
+        if record.is_ungraded and stored is None and self.ungraded is not None:
+            self.ungraded.write(record.row.fields)
+        async for ended, final in self.groups.end(row, record):
+            self._end(ended, final)
+        return record.cause or failed_before
+
+    def _end(self, row: Row, record: Record) -> None:
+        """Write the final record of a task, and count it."""
+        if record.outcome is not Outcome.UNRESOLVED:
+            (self.results if record.outcome is Outcome.SCORED else self.failures).write(record.row.fields)
+        failed_before = self._failed_before.pop(row.key)
+        self.summary.count(record, failed_before=failed_before)
+        if self.control is not None:
+            self.control.end(record, record.cause or failed_before)
+        self.on_record(record, self.summary)
+
+    async def _record_of(self, row: Row, on_repeat: Callable[[Record], None]) -> Record:
+        if self.control is None:
+            return await run_to_its_end(self.runner, row, self.limits, on_repeat=on_repeat, on_lost=self.watch.confirm)
+        key = row.key
+        if self.control.is_cancelled(key):
+            return failed(row, RolloutCancelled(CANCELLED))
+        running = self.control.running(row, key)
+
+        def repeat(record: Record) -> None:
+            on_repeat(record)
+            running.attempt = record.row.attempt + 1
+
+        try:
+            with running:
+                return await run_to_its_end(
+                    self.runner, row, self.limits, on_repeat=repeat, on_lost=self.watch.confirm
+                )
+        except RolloutCancelled as error:
+            return failed(row.of_attempt(running.attempt) if running.attempt != row.attempt else row, error)
+
+
+class EarlyStop:
+    """Counts identical failures of the model until a rollout is scored. Then the run is never stopped."""
+
+    def __init__(self, stop: Callable[[str], object]) -> None:
+        """Initialise the counts. `stop` is called at most once, with the reason."""
+        self._stop = stop
+        self._is_over = False
+        self._failures = Counter[str]()
+
+    def watching(self, on_record: OnRecord) -> OnRecord:
+        """Return `on_record`, extended so that each ended rollout is counted."""
+
+        def take(record: Record, summary: Summary) -> None:
+            on_record(record, summary)
+            self._count(record)
+
+        return take
+
+    def _count(self, record: Record) -> None:
+        """Count an ended rollout. A failure counts if neither a retry nor another row is likely to succeed."""
+        if self._is_over:
+            return
+        self._is_over = record.outcome is Outcome.SCORED
+        if record.cause != ModelFailed.failure_class or record.may_retry:
+            return
+        message = " ".join((record.row.failure_message or "").split())
+        shape = shape_of(message)
+        self._failures[shape] += 1
+        if self._failures[shape] == IDENTICAL_FAILURES:
+            self._is_over = True
+            self._stop(
+                f"early_stop: the first {IDENTICAL_FAILURES} model calls failed in the same way, and no rollout was "
+                f"scored: {message[:LONGEST_REASON]}. Correct the endpoint, the key or the model name, or pass "
+                "--no-early-stop"
+            )
+
+
+class Dispatch:
+    """The pending rollouts of a run, in the configured order, until the run's budget or time is used up.
+
+    With `until_halfwidth`, no further rollout of an agent starts once its mean reward is known precisely enough.
+    """
+
+    def __init__(self, run: OpenRun, groups: GroupedTasks) -> None:
+        self._run = run
+        self._settings = run.settings
+        self._order = TaskOrder(run.files, run.earlier, groups) if run.has_groups else None
+        self._budget = Budget(run.settings, run.summary, run.prices, self.continues_a_group)
+        wanted = run.settings.until_halfwidth
+        self._precision = None if wanted is None else Precision(wanted, run.files.results)
+        self._is_over = False
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rollouts that still have to run."""
+        tasks = self._run.files.materialized
+        if self._order is not None:
+            return self._budget.in_time(self._order.rows())
+        if self._precision is not None:
+            return self._budget.in_time(self._precision.within(self._run.earlier.owed(shuffled_by_repeat(tasks))))
+        ordered = by_repeat(tasks) if self._settings.interleave_repeats else rows_in(tasks)
+        return self._budget.in_time(self._run.earlier.owed(ordered))
+
+    def watching(self, on_record: OnRecord) -> OnRecord:
+        """Return `on_record`, extended so that each ended rollout counts towards the precision and the budget."""
+        precision, budget = self._precision, self._budget
+        if precision is None and not budget.admits:
+            return on_record
+
+        def take(record: Record, summary: Summary) -> None:
+            if precision is not None:
+                precision.end(record)
+            budget.end()
+            on_record(record, summary)
+
+        return take
+
+    @property
+    def admit(self) -> Callable[[], Awaitable[bool]] | None:
+        """A function to await before each rollout. It returns whether the rollout may start. None if all may start."""
+        return self._budget.admit if self._budget.admits else None
+
+    def continues_a_group(self) -> bool:
+        """Return whether the group of the next rollout has begun. If so, this rollout must start, too."""
+        return self._order is not None and self._order.continues_a_group()
+
+    def begin(self) -> None:
+        """Count a rollout that starts. Call this right after `admit`, once the rollout's row is known."""
+        self._budget.begin()
+
+    def no_more_rows(self) -> None:
+        """Record that all rollouts have started, so that no worker waits for the budget any longer."""
+        self._budget.no_more_rows()
+
+    def more_rows(self) -> None:
+        """Allow rollouts to start again after `no_more_rows`, because some were requeued."""
+        self._budget.more_rows()
+
+    async def ending(self, work: Coroutine[object, None, None]) -> None:
+        """Await the work, and cancel it after `max_seconds`."""
+        try:
+            async with asyncio.timeout(self._settings.max_seconds) as limit:
+                await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self._is_over = True
+
+    def ended_by(self) -> str | None:
+        """Return the limit that ended the run or kept rollouts from starting, or None if no limit was reached."""
+        if self._is_over:
+            return f"max_seconds: {self._settings.max_seconds:g} s have passed"
+        reached = None if self._precision is None else self._precision.reached()
+        return self._budget.ended_by or reached
+
+
+def by_repeat(path: Path) -> Iterator[Row]:
+    """Yield the first repeats of all tasks, then the second ones, and so on, with one row in memory at a time."""
+    repeat, last = 0, 0
+    while repeat <= last:
+        for row in rows_in(path):
+            last = max(last, row.key.repeat)
+            if row.key.repeat == repeat:
+                yield row
+        repeat += 1
+
+
+def shuffled_by_repeat(path: Path) -> Iterator[Row]:
+    """Yield the rows like `by_repeat`, but with the tasks of each repeat in a random order. The random seed is fixed.
+
+    Any prefix of this order is a random sample of the tasks. A prefix of a file that is sorted by subject is not.
+    """
+    offsets = offsets_by(path, lambda key: key.repeat)
+    chance = random.Random(0)
+    for repeat in sorted(offsets):
+        chance.shuffle(offsets[repeat])
+        yield from rows_at(path, offsets[repeat])

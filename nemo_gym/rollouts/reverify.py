@@ -16,7 +16,7 @@ from nemo_gym.config.settings import AGENT_TIER, GROUP_KEY, POLICY_MODEL, RESOUR
 from nemo_gym.errors import ConfigError, DataError, EnvironmentFailed, RolloutError, ServerCallError
 from nemo_gym.jsonl import Appender, loads_exact, parse_row, read_lines_at, read_raw_lines, read_rows, write_rows
 from nemo_gym.rollouts.attempts import AttemptLimits
-from nemo_gym.rollouts.collector import allowed_connections, first_of
+from nemo_gym.rollouts.collector import OnRecord, Recorder, allowed_connections, first_of
 from nemo_gym.rollouts.group_order import group_sizes, offsets_of, stored_at
 from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.job import (
@@ -27,7 +27,6 @@ from nemo_gym.rollouts.job import (
 from nemo_gym.rollouts.line_digests import LineDigests, accept_lines
 from nemo_gym.rollouts.opening import check_companions
 from nemo_gym.rollouts.outcome import Outcome, Record, Summary
-from nemo_gym.rollouts.recording import OnRecord, Recorder
 from nemo_gym.rollouts.resume import KeySet, cut_torn_line, keyed_rows, max_attempts
 from nemo_gym.rollouts.run_record import Fingerprint, RecordKeeper, RunRecord, read_record
 from nemo_gym.rollouts.run_watch import RunWatch

@@ -10,7 +10,7 @@ import pytest
 
 from nemo_gym.metrics.intervals import mean_interval
 from nemo_gym.rollouts.budget import STARTED_GRADUALLY
-from nemo_gym.rollouts.dispatch import shuffled_by_repeat
+from nemo_gym.rollouts.collector import shuffled_by_repeat
 from nemo_gym.rollouts.outcome import Outcome, Record
 from nemo_gym.rollouts.precision import Precision, Sample
 from nemo_gym.schemas.row import Row, TaskKey
