@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from nemo_gym.config import load
+from nemo_gym.config.run_settings import RunSettings
 from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.ray.code import LARGEST_BYTES, Code, UnpackedCode
 from tests.each_case import each_case
@@ -106,4 +107,4 @@ def test_too_much_code_is_refused(project):
         file.truncate(LARGEST_BYTES + 1)
     with pytest.raises(LaunchError, match="which is too much to copy to every node"):
         Code.of(loaded())
-    assert Code.of(loaded().model_copy(update={"plain": {"ray_copies_code": False}})) is None
+    assert Code.of(loaded().model_copy(update={"settings": RunSettings(ray_copies_code=False)})) is None

@@ -203,15 +203,15 @@ class ServersOnRay(RunningServers):
             name: each.model_copy(update={"settings": {}, "origins": {}, "datasets": ()})
             for name, each in self.run.servers.items()
         }
-        plain = {**self.run.plain, "run_token": self.run.run_token, ADDRESS_KEY: self._cluster.address}
+        known = {"run_token": self.run.run_token, ADDRESS_KEY: self._cluster.address, "replicas": 1}
         changes = {
             "servers": {**others, server.name: own},
             "head": HeadConfig(
                 host=head.advertised_host or head.host, port=head.port, port_is_fixed=True, tls=self.run.tls
             ),
-            "plain": plain,
+            "settings": self.run.settings.model_copy(update=known),
+            "plain": {**self.run.plain, **known},
             "raw": {name: self.run.raw[name] for name in self.run.raw if name == server.name},
-            "replicas": 1,
             "only": frozenset({server.name}),
             "joins": True,
             "shortcuts": {},
