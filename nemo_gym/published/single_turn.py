@@ -62,11 +62,12 @@ class SingleAgentTurnConfig(BaseResponsesAPIAgentConfig):
     """Whether `/seed_session` receives the ids and the data of the task, or the whole row as in release 0.5."""
     max_concurrent_episodes: int | None = Field(default=None, ge=1)
     """The maximum number of episodes that each process runs at once. Default: no limit."""
-    queue_timeout_seconds: float = Field(default=3600.0, gt=0)
-    """Maximum seconds to wait for a free slot. After that, the episode fails as `overloaded` and is retried."""
-    default_episode_timeout_seconds: float = Field(default=14400.0, gt=0)
+    queue_timeout_seconds: float | None = Field(default=3600.0, gt=0)
+    """Maximum seconds to wait for a free slot. After that, the episode fails as `overloaded` and is retried. If it is
+    None, only the rollout's own time limit ends the wait."""
+    default_episode_timeout_seconds: float = Field(default=21600.0, gt=0)
     """Time limit in seconds from an episode's start to its reward. An episode that exceeds it fails as `timeout`."""
-    cleanup_timeout_seconds: float = Field(default=30.0, gt=0)
+    cleanup_timeout_seconds: float = Field(default=180.0, gt=0)
     """Time limit in seconds for closing a session, even if the episode's own time limit has passed."""
 
 

@@ -236,6 +236,19 @@ async def test_full_queue_fails_as_overloaded():
         assert (await run(server, **ROW)).reward == 1.0
 
 
+async def test_queue_without_a_limit_waits_for_a_free_slot():
+    server = environment_on(trouble="slow responses", max_concurrent_episodes=1, queue_timeout_seconds=None)
+    async with serving(server):
+        first = asyncio.create_task(run(server, **ROW))
+        await part(server, "talker").asked.wait()
+        part(server, "talker").trouble = ""
+        second = asyncio.create_task(run(server, **ROW))
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert (await second).reward == 1.0
+
+
 async def test_skipped_verification_still_closes_sessions():
     server = environment_on(skip_verification=True, skip_verification_reward=0.5)
     graded = await run(server, **ROW)
