@@ -6,9 +6,18 @@ import os
 import re
 import socket
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from nemo_gym.config.hosts import is_any_address
 from nemo_gym.config.token_capture import TokenCaptureConfig
@@ -16,6 +25,10 @@ from nemo_gym.jsonl import JsonObject
 
 _TOKEN = re.compile(r"[!-~]{16,}")
 _HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f.]*:[0-9a-f:.]+")
+
+
+_Name = Annotated[str, BeforeValidator(lambda given: str(given) if isinstance(given, int) else given)]
+"""A name that may consist of digits only, which YAML reads as a number."""
 
 
 class PortRange(NamedTuple):
@@ -299,9 +312,9 @@ class RolloutKeys(Keys):
 class ExportKeys(Keys):
     """Settings of experiment trackers and hubs."""
 
-    wandb_project: str | None = None
+    wandb_project: _Name | None = None
     """The Weights & Biases project. A run is exported if all `wandb_` keys are set."""
-    wandb_name: str | None = None
+    wandb_name: _Name | None = None
     """The name of the run in the Weights & Biases project."""
     wandb_api_key: str | None = Field(default=None, repr=False)
     """The API key of the Weights & Biases account."""
@@ -309,9 +322,9 @@ class ExportKeys(Keys):
     """The MLflow server. A run is exported if all `mlflow_` keys are set."""
     mlflow_tracking_token: str | None = Field(default=None, repr=False)
     """The token of the MLflow server."""
-    mlflow_experiment_name: str | None = None
+    mlflow_experiment_name: _Name | None = None
     """The MLflow experiment to which the run belongs."""
-    mlflow_run_name: str | None = None
+    mlflow_run_name: _Name | None = None
     """The name of the run in MLflow."""
     upload_rollouts: bool = True
     """Whether to export the rollouts in addition to the metrics."""
