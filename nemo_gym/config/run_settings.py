@@ -27,8 +27,12 @@ _TOKEN = re.compile(r"[!-~]{16,}")
 _HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f.]*:[0-9a-f:.]+")
 
 
-_Name = Annotated[str, BeforeValidator(lambda given: str(given) if isinstance(given, int) else given)]
-"""A name that may consist of digits only, which YAML reads as a number."""
+def _as_text(given: object) -> object:
+    return str(given) if isinstance(given, int | float) and not isinstance(given, bool) else given
+
+
+_Name = Annotated[str, BeforeValidator(_as_text)]
+"""A text that may consist of digits only, which YAML reads as a number."""
 
 
 class PortRange(NamedTuple):
@@ -181,11 +185,11 @@ class AddressKeys(Keys):
 class ModelKeys(Keys):
     """Settings of the policy model."""
 
-    policy_base_url: str | list[str] | None = None
+    policy_base_url: _Name | list[str] | None = None
     """The URL of the policy's endpoint, including `/v1`. The URLs of a list are used in turn. Also `--model-url`."""
-    policy_api_key: str | None = Field(default=None, repr=False)
+    policy_api_key: _Name | None = Field(default=None, repr=False)
     """The endpoint's API key. Keep it in `env.yaml`, because others can see command lines. Also `--model-api-key`."""
-    policy_model_name: str | None = None
+    policy_model_name: _Name | None = None
     """The model's name at the endpoint. Also `--model`."""
     policy_model: JsonObject | None = None
     """The model server that shipped configs refer to. The configs of policy model servers define it."""

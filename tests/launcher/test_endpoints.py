@@ -52,7 +52,7 @@ def silent_port():
         yield bound.getsockname()[1]
 
 
-ADDRESS = "--model-url or +policy_base_url"
+ADDRESS = "--model-url"
 REMEDY = (
     f"Start it, correct its address ({ADDRESS}), or set --model_endpoint_readiness_timeout_seconds SECONDS to wait "
     "longer, 0 to continue without it."
