@@ -181,7 +181,7 @@ async def test_invalid_policy_is_rejected(client_of, given, message):
 async def test_run_that_forbids_it_names_the_key(shared_workplace, gateway):
     command = started(shared_workplace, gateway)
     async with TrainingClient(command.head) as client:
-        with pytest.raises(UsageError, match=rf"{split_url(command.head).port} .* --allow_policy_override true"):
+        with pytest.raises(UsageError, match=rf"{split_url(command.head).port} .* --allow-policy-override true"):
             client.set_policy(gateway.url("a"))
         client.set_policy()
         assert client.policy_version == 1
@@ -189,7 +189,7 @@ async def test_run_that_forbids_it_names_the_key(shared_workplace, gateway):
         own, plain = (own, plain) if own.failure else (plain, own)
     assert isinstance(own.failure, InvalidTask)
     assert "contains policy_api_key, but" in str(own.failure)
-    assert "--allow_policy_override true" in str(own.failure)
+    assert "--allow-policy-override true" in str(own.failure)
     assert KEY not in repr((own.result, own.failure.row))
     assert (plain.reward, plain.policy_version, gateway.calls_of("forbidden")) == (1.0, 1, [])
     command.end()
