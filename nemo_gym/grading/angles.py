@@ -28,6 +28,7 @@ _IN_DEGREES = re.compile(
 _RADIANS = re.compile(
     rf"{_SPACE}(?:{_TEXT}~?\s*rad(?:ians?)?\s*\}}|(?<![\\A-Za-z])rad(?:ians?)?(?![A-Za-z]))", re.IGNORECASE
 )
+_ZERO = re.compile(r"0+(?:\.0+)?")
 _TIMES_PI = re.compile(r"(?<!\}\{)(?<!/)(?:\\pi(?![A-Za-z])|π)")
 """The sign π, but not as a denominator: `180/π` is not a multiple of π."""
 
@@ -40,10 +41,15 @@ def in_radians(one: str, other: str) -> tuple[str, str]:
     both = (one, other)
     if not any(map(_DEGREES.search, both)) or not any(map(_has_radians, both)):
         return both
-    converted = [_RADIANS.sub("", _IN_DEGREES.sub(r"\\frac{\1\\pi}{180}", text)) for text in both]
+    converted = [_RADIANS.sub("", _IN_DEGREES.sub(_converted, text)) for text in both]
     if any(_DEGREES.search(text) or read_unit(unit_at_end(text)) for text in converted):
         return both
     return converted[0], converted[1]
+
+
+def _converted(angle: re.Match[str]) -> str:
+    # Write zero itself, because SymPy compares an unevaluated product with zero differently from run to run.
+    return "0" if _ZERO.fullmatch(angle[1]) else rf"\frac{{{angle[1]}\pi}}{{180}}"
 
 
 def _has_radians(text: str) -> bool:
