@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from omegaconf import OmegaConf
@@ -136,10 +135,6 @@ class AddressBook:
     def tier_of(self, name: str) -> str | None:
         """Return the tier of a server, or None for an unknown name."""
         return self.servers[name].type if name in self.servers else None
-
-    def capture_dir(self) -> Path | None:
-        """Return the folder of recorded calls, or None if recording is off."""
-        return self.settings.capture_dir
 
     def captures_tokens_of(self, agent: str | None) -> bool:
         """Return whether the model calls of an agent are recorded with their tokens."""

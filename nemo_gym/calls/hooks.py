@@ -33,7 +33,7 @@ class Client(Protocol):
 
 
 class Hooks:
-    """The defaults, for what a real run hands over."""
+    """The defaults, which suit the values of a real run."""
 
     def config(self) -> DictConfig:
         """Return the configuration of this process."""

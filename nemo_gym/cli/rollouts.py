@@ -90,7 +90,7 @@ def collect(words: list[str]) -> int:
     runs = live_runs()
     client = running.client_for(run, runs, [job.agent_name] if job.agent_name else [])
     book = client.address_book
-    folders = [folder for folder in (book.capture_dir(), book.settings.token_id_capture.dir) if folder]
+    folders = [folder for folder in (book.settings.capture_dir, book.settings.token_id_capture.dir) if folder]
     files.check_not_read([rows], *map(Path, folders))
     rules, elsewhere = client.address_book.task_rules, running.choices_by_agent(runs)
     plan = TaskPlan(rows, job, client.agent_names(), elsewhere=elsewhere, rules=rules, notice=printing.note)

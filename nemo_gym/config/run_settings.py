@@ -51,8 +51,10 @@ class Keys(BaseModel):
 
 def checked_token(given: object) -> str | Literal[False] | None:
     """Return a run token; None if it is empty. Raise `ValueError` if it is too short or cannot be sent in a header."""
-    if given is None or given is False or given == "":
-        return False if given is False else None
+    if given is False:
+        return False
+    if given is None or given == "":
+        return None
     if not isinstance(given, str) or not _TOKEN.fullmatch(given):
         raise ValueError(
             "it must be text of at least 16 printable ASCII characters, without spaces. Remove it to let the run "

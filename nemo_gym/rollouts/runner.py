@@ -144,7 +144,7 @@ class Runner:
 
 def _capture_of(client: ServerClient) -> Callable[[JsonObject], RolloutCapture] | None:
     """Return a function that starts the capture of a rollout, or None if the run does not capture model calls."""
-    folder = client.address_book.capture_dir()
+    folder = client.address_book.settings.capture_dir
     if folder is None:
         return None
     # Import these modules here, because only runs with capture need them.

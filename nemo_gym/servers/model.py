@@ -65,8 +65,8 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
         return app
 
     def _record_calls(self, app: FastAPI) -> None:
-        book = hooks().address_book(self.server_client)
-        folder, tokens = book.capture_dir(), book.settings.token_id_capture
+        settings = hooks().address_book(self.server_client).settings
+        folder, tokens = settings.capture_dir, settings.token_id_capture
         if folder is None and not tokens.enabled:
             return
         # Imported here, because most servers do not record calls.

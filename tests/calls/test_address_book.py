@@ -56,7 +56,7 @@ def test_cycle_of_aliases_ends():
 
 def test_calls_are_not_recorded_without_a_folder():
     book = AddressBook.of_config({"observability_enabled": True})
-    assert (book.settings.observability_enabled, book.capture_dir()) == (True, None)
+    assert (book.settings.observability_enabled, book.settings.capture_dir) == (True, None)
 
 
 def test_invalid_settings_are_left_out():
