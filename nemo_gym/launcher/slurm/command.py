@@ -51,18 +51,18 @@ class SubmitSettings(SlurmJob, EndToEndSettings):
     """Print JSON."""
 
 
-class RunSettings(CommandSettings):
+class SubmittedSettings(CommandSettings):
     """Parameters of the commands for a submitted run."""
 
     run: str
     """The output of the run, its folder OUTPUT_slurm, or the job id."""
 
 
-class StatusSettings(RunSettings, JsonSettings):
+class StatusSettings(SubmittedSettings, JsonSettings):
     """Parameters of `ng submit status`."""
 
 
-class LogsSettings(RunSettings):
+class LogsSettings(SubmittedSettings):
     """Parameters of `ng submit logs`."""
 
     node: str | None = None
@@ -73,7 +73,7 @@ class LogsSettings(RunSettings):
     """Follow the log for at most this many seconds, then exit with code 124."""
 
 
-class CancelSettings(RunSettings):
+class CancelSettings(SubmittedSettings):
     """Parameters of `ng submit cancel`."""
 
     now: bool = False
