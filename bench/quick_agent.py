@@ -33,19 +33,23 @@ ADDED = b',"response":%b,"reward":1.0}' % json.dumps(RESPONSE).encode()
 
 
 class AgentState:
-    """State shared by the agent's connections: its configuration, and whether the first row has been reported."""
+    """State shared by the agent's connections: what its head server answers, and whether a row has been reported."""
 
-    config = b""
+    run = config = b""
     has_begun = True
 
 
 class Connection(asyncio.Protocol):
-    """A connection that answers rows with a reward, and any GET with a configuration of this agent only."""
+    """A connection that answers rows with a reward, and a GET as the head server of a run with this agent only.
+
+    Earlier revisions, which are compared with this one, ask for the configuration instead of the run.
+    """
 
     def __init__(self, state: AgentState) -> None:
         self._state = state
         self._parser = httptools.HttpRequestParser(self)
         self._body: list[bytes] = []
+        self._asks_for_run = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not instances of asyncio's classes.
@@ -53,6 +57,9 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)
+
+    def on_url(self, url: bytes) -> None:
+        self._asks_for_run = url == b"/run"
 
     def on_body(self, body: bytes) -> None:
         self._body.append(body)
@@ -62,7 +69,8 @@ class Connection(asyncio.Protocol):
         if row and not self._state.has_begun:
             self._state.has_begun = True
             print(time.monotonic(), flush=True)
-        answer = row[:-1] + ADDED if row else self._state.config
+        described = self._state.run if self._asks_for_run else self._state.config
+        answer = row[:-1] + ADDED if row else described
         head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(answer)
         self._transport.write(head + answer)
 
@@ -74,6 +82,9 @@ async def serve() -> None:
     port = server.sockets[0].getsockname()[1]
     yaml = f"{AGENT}: {{responses_api_agents: {{{AGENT}: {{host: 127.0.0.1, port: {port}}}}}}}\n"
     state.config = json.dumps(yaml).encode()
+    agent = {"name": AGENT, "type": "responses_api_agents", "implementation": AGENT, "entrypoint": "app.py"}
+    agent |= {"folder": ".", "host": "127.0.0.1", "port": port, "settings": {}}
+    state.run = json.dumps({"run": {"servers": {AGENT: agent}}, "config_yaml": yaml}).encode()
     print(port, flush=True)
     while await asyncio.to_thread(sys.stdin.readline):
         state.has_begun = False

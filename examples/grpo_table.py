@@ -48,7 +48,7 @@ def train(options: argparse.Namespace, console: Console) -> Curves:
     with (
         served(policy) as policy_url,
         environments(options.mix, policy_url) as head,
-        SyncTrainingClient(head, failed_rollouts="raise") as client,
+        SyncTrainingClient(head, failed_rollouts="raise", record=options.record) as client,
     ):
         console.print(f"step   reward of {ALL:23}  {'  '.join(options.mix)}", soft_wrap=True)
         for step in range(1, options.steps + 1):
@@ -58,6 +58,7 @@ def train(options: argparse.Namespace, console: Console) -> Curves:
             checked += check_log_probs(policy, groups)
             learn(policy, groups, options.learning_rate)
             record(step, groups, curves)
+            client.set_policy()  # the weights were replaced in place
             console.print(progress(step, curves, time.monotonic() - begun), highlight=False, soft_wrap=True)
     console.print(f"All {checked:,} captured log-probabilities were those of the policy.")
     return curves
@@ -175,6 +176,7 @@ def options_of(words: Sequence[str] | None) -> argparse.Namespace:
         options.output.open("ab").close()
     except OSError as error:
         parser.error(f"--output {options.output} cannot be written ({error.strerror})")
+    options.record = options.output.with_name(f"{options.output.stem}_{time.strftime('%Y%m%d_%H%M%S')}.jsonl")
     options.mix = {name: share for name, share in options.mix if share}
     return options
 
@@ -189,6 +191,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
     print(f"learning curve: {options.output}")
+    print(f"rollouts: ng view {options.record}")
     return 0
 
 

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from nemo_gym.schemas.rollout import BaseVerifyRequest as BaseVerifyRequest
     from nemo_gym.schemas.rollout import BaseVerifyResponse as BaseVerifyResponse
     from nemo_gym.schemas.rollout import ReverifyMode as ReverifyMode
+    from nemo_gym.schemas.sessions import AgentCloseSessionResponse as AgentCloseSessionResponse
     from nemo_gym.schemas.sessions import AgentSeedSessionRequest as AgentSeedSessionRequest
     from nemo_gym.schemas.sessions import EpisodeId as EpisodeId
     from nemo_gym.schemas.sessions import ResourcesSeedSessionRequest as ResourcesSeedSessionRequest
@@ -135,7 +136,9 @@ _HOMES = {
         "BaseSeedSessionRequest", "BaseSeedSessionResponse", "BaseVerifyRequest", "BaseVerifyResponse",
         "ReverifyMode",
     ),
-    "schemas.sessions": ("AgentSeedSessionRequest", "EpisodeId", "ResourcesSeedSessionRequest", "TaskId"),
+    "schemas.sessions": (
+        "AgentCloseSessionResponse", "AgentSeedSessionRequest", "EpisodeId", "ResourcesSeedSessionRequest", "TaskId",
+    ),
     "schemas.stepped": (
         "STEP_REQUEST_ID_KEY", "BaseResetRequest", "BaseResetResponse", "BaseStepRequest", "BaseStepResponse",
     ),

@@ -2,7 +2,7 @@
 
 from omegaconf import OmegaConf
 
-from nemo_gym.config.models import BenchmarkDatasetConfig, DatasetConfig
+from nemo_gym.config.models import DatasetConfig
 from nemo_gym.config.settings import (
     AgentServerRef,
     BaseRunServerConfig,
@@ -34,6 +34,7 @@ from nemo_gym.errors import (
 )
 from nemo_gym.published.commands import BaseNeMoGymCLIConfig
 from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
+from nemo_gym.published.settings_classes import BenchmarkDatasetConfig
 from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest
 
 __all__ = [

@@ -8,8 +8,8 @@ import json
 import os
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from threading import Lock
@@ -87,7 +87,10 @@ def read_lines_at(path: Path) -> Iterator[tuple[int, RawLine]]:
         for number, line in enumerate(file, start=1):
             if number == 1 and (problem := _unreadable(path, line)):
                 raise DataError(f"{path}: {problem}")
-            raw = (line.removeprefix(BOM_UTF8) if number == 1 else line).rstrip()
+            if number == 1 and line.startswith(BOM_UTF8):
+                offset = len(BOM_UTF8)
+                line = line[offset:]  # noqa: PLW2901 - the line without the mark
+            raw = line.rstrip()
             if raw:
                 yield offset, RawLine(number, raw)
             offset += len(line)
@@ -241,7 +244,7 @@ def without_lone_surrogates(text: bytes) -> bytes:
     return _ESCAPE.sub(lambda escape: _REPLACEMENT if escape["lone"] else escape[0], text)
 
 
-def dump_up_to(name: str, fields: JsonObject) -> bytes:
+def dump_up_to(name: str, fields: Mapping[str, object]) -> bytes:
     """Return the start of a JSON object: `fields` and the key `name`. The caller adds the value and `}`."""
     written = dump_json(fields)
     return b'%b%b"%b":' % (written[:-1], b"," if fields else b"", name.encode())
@@ -263,17 +266,14 @@ def write_chunks(path: Path, chunks: Iterable[bytes]) -> int:
     Raise `WriteFailed` if the disk is full, or if the path cannot be written to. In the latter case, nothing has been
     taken from `chunks` yet.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     count = 0
-    file = _opened(path, partial)
     try:
-        with file:
+        with replacing(path) as partial, _opened(path, partial) as file:
             for chunk in chunks:
                 file.write(chunk)
                 count += 1
             file.flush()
             os.fsync(file.fileno())
-        partial.replace(path)
     except OSError as error:
         # Raise any other error unchanged, because it may come from the iterable, such as from an unreadable input.
         if error.errno not in FULL:
@@ -281,9 +281,20 @@ def write_chunks(path: Path, chunks: Iterable[bytes]) -> int:
         raise WriteFailed(
             f"{path}: cannot be written ({error.strerror}). Free disk space, or choose another disk."
         ) from error
-    finally:
-        partial.unlink(missing_ok=True)
     return count
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield the path of a temporary file. Without an error, the file replaces the one at `path` after the block."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        # If the folder is not usable, the block has raised a better error.
+        with suppress(OSError):
+            partial.unlink()
 
 
 def _opened(path: Path, partial: Path) -> BinaryIO:
@@ -308,6 +319,14 @@ def check_regular(path: Path) -> None:
         )
 
 
+class Written(NamedTuple):
+    """A line that was appended to a file."""
+
+    offset: int
+    line: bytes
+    """The line with its newline."""
+
+
 class Appender:
     """A writer that appends whole lines to a file. Each line is passed to the system before `write` returns.
 
@@ -315,31 +334,27 @@ class Appender:
     `WriteFailed`.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        truncate: bool = False,
-        hide: Callable[[bytes], bytes] | None = None,
-        announce: Callable[[bytes], None] | None = None,
-    ) -> None:
-        """Open the file. `hide` masks secrets in each line. `announce` receives each line before it is written."""
+    def __init__(self, path: Path, *, hide: Callable[[bytes], bytes] | None = None) -> None:
+        """Open the file. `hide` masks secrets in each line."""
         self._path = path
         self._hide = hide
-        self._announce = announce
         path.parent.mkdir(parents=True, exist_ok=True)
         check_regular(path)
         # Write unbuffered, with one call per line, so that a killed process leaves at most one incomplete line.
-        self._file: BinaryIO = path.open("wb" if truncate else "ab", buffering=0)
+        self._file: BinaryIO = path.open("ab", buffering=0)
+        self.size = os.fstat(self._file.fileno()).st_size
+        """The size of the file, if nothing else writes to it."""
         self._is_safe = True
         self._syncing = Lock()
 
-    def write(self, row: object) -> None:
-        line = dump_line(row)
+    def write(self, row: object) -> Written:
+        """Append a row as one line, and return the line with its offset."""
+        return self.append(dump_line(row))
+
+    def append(self, line: bytes) -> Written:
+        """Append a line, or several at once, with all newlines."""
         if self._hide is not None:
             line = self._hide(line)
-        if self._announce is not None:
-            self._announce(line)
         left = memoryview(line)
         self._is_safe = False
         try:
@@ -349,6 +364,8 @@ class Appender:
         except OSError as error:
             self._undo(len(line) - len(left))
             raise self._failed(error) from error
+        offset, self.size = self.size, self.size + len(line)
+        return Written(offset, line)
 
     def sync(self) -> None:
         """Flush written lines to the disk with fsync. Any thread may call this method."""
@@ -375,7 +392,9 @@ class Appender:
             self._file.truncate(os.fstat(self._file.fileno()).st_size - written)
 
     def _failed(self, error: OSError) -> WriteFailed:
-        return WriteFailed(f"{self._path}: cannot be written to ({error.strerror}).")
+        return WriteFailed(
+            f"{self._path}: cannot be written to ({error.strerror}). Free some disk space, then resume with --resume."
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -384,3 +403,36 @@ class Appender:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         self.close()
+
+
+def cut_torn_line(path: Path) -> None:
+    """Remove a last line that a crash left incomplete, or add its newline if only that is missing."""
+    if not path.exists() or not path.stat().st_size:
+        return
+    with path.open("rb+") as file:
+        file.seek(0, os.SEEK_END)
+        size = file.tell()
+        tail_start = size
+        tail = b""
+        while tail_start and b"\n" not in tail:
+            step = min(max(1 << 16, len(tail)), tail_start)
+            tail_start -= step
+            file.seek(tail_start)
+            tail = file.read(step) + tail
+        whole = tail.rfind(b"\n") + 1
+        rest = tail[whole:]
+        if not rest:
+            return
+        if _is_json(rest):
+            file.seek(0, os.SEEK_END)
+            file.write(b"\n")
+        else:
+            file.truncate(tail_start + whole)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return False
+    return True

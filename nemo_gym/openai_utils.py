@@ -35,6 +35,7 @@ from nemo_gym.schemas.items import FunctionToolCallForTraining as NeMoGymRespons
 from nemo_gym.schemas.items import InputImage as NeMoGymResponseInputImage
 from nemo_gym.schemas.items import InputItem as NeMoGymResponseInputItem
 from nemo_gym.schemas.items import InputText as NeMoGymResponseInputText
+from nemo_gym.schemas.items import McpCall as NeMoGymResponseMcpCall
 from nemo_gym.schemas.items import Message as NeMoGymMessage
 from nemo_gym.schemas.items import MessageForTraining as NeMoGymMessageForTraining
 from nemo_gym.schemas.items import OutputItem as NeMoGymResponseOutputItem
@@ -102,6 +103,7 @@ __all__ = [
     "NeMoGymResponseInputItem",
     "NeMoGymResponseInputText",
     "NeMoGymResponseInputTokensDetails",
+    "NeMoGymResponseMcpCall",
     "NeMoGymResponseOutputItem",
     "NeMoGymResponseOutputMessage",
     "NeMoGymResponseOutputMessageForTraining",

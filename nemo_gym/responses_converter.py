@@ -2,9 +2,10 @@
 
 from uuid import uuid4
 
-from nemo_gym.dialects.chat import ResponsesConverter, split_responses_input_output_items
+from nemo_gym.dialects.chat import ResponsesConverter
 from nemo_gym.dialects.chat_requests import ConversationState as VLLMConverterResponsesToChatCompletionsState
 from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
+from nemo_gym.published.split_items import split_responses_input_output_items
 from nemo_gym.records.usage import usage_detail as _usage_detail
 
 VLLMConverter = ResponsesConverter

@@ -2,7 +2,6 @@
 
 from nemo_gym.capture.joining import join_model_call_observations
 from nemo_gym.capture.observations import (
-    AgentEpisode,
     AgentInvocation,
     AgentObservationBundle,
     ContextCompactionObservation,
@@ -19,6 +18,7 @@ from nemo_gym.capture.trajectory import (
     TrajectoryToolCall,
     TrajectoryTurn,
 )
+from nemo_gym.published.captured_calls import AgentEpisode
 
 __all__ = [
     "AgentEpisode",

@@ -1,22 +1,14 @@
 """Public import path of the server base classes, the server client and HTTP helpers; re-exports only."""
 
-from nemo_gym.calls.client import HEAD_SERVER_KEY as HEAD_SERVER_KEY_NAME
-from nemo_gym.calls.client import (
-    ServerClient,
-    ServerStatus,
-    get_response_json,
-    get_server_url,
-    raise_for_status,
-    setup_server_client,
-)
+from nemo_gym.calls.client import ServerClient, ServerStatus, get_response_json, raise_for_status
 from nemo_gym.config.models import DEFAULT_HEAD_SERVER_PORT
 from nemo_gym.config.process import ServerInstance as ServerInstanceDisplayConfig
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.context.rollout_id import apply_rollout_prefix, rollout_path_prefix
 from nemo_gym.http.reply import Reply as ClientResponse
 from nemo_gym.http.retries import MAX_NUM_TRIES
-from nemo_gym.process.head import HeadServer
-from nemo_gym.published.global_config import get_first_server_config_dict, get_global_config_dict
+from nemo_gym.published.global_config import HEAD_SERVER_KEY_NAME, get_first_server_config_dict, get_global_config_dict
+from nemo_gym.published.head_server import HeadServer
 from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks are used from now on
 from nemo_gym.published.requests import (
     GlobalAIOHTTPAsyncClientConfig,
@@ -33,6 +25,7 @@ from nemo_gym.published.server_folders import (
     is_nemo_gym_fastapi_entrypoint,
     is_nemo_gym_fastapi_worker,
 )
+from nemo_gym.published.whole_config import get_server_url, setup_server_client
 from nemo_gym.servers.base import BaseServer, SimpleServer
 from nemo_gym.web.profiling import ProfilingMiddlewareConfig
 from nemo_gym.web.session_cookies import SESSION_ID_KEY

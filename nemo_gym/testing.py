@@ -29,7 +29,7 @@ from omegaconf import OmegaConf
 from pydantic import PrivateAttr, ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nemo_gym.calls.address_book import Address
+from nemo_gym.calls.address_book import Address, AddressBook
 from nemo_gym.calls.caller import encode_json
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_row, faults_in_reply
@@ -50,6 +50,7 @@ from nemo_gym.servers.mcp.endpoint import expose_if_asked
 from nemo_gym.servers.model import SimpleResponsesAPIModel
 from nemo_gym.servers.tools.handlers import check_bodies
 from nemo_gym.servers.tools.parts import ToolOutput, output_of
+from nemo_gym.text import problems_in
 from nemo_gym.web.failures import Failures
 from nemo_gym.web.middleware import CallMiddleware
 from nemo_gym.web.shutdown import answering
@@ -170,7 +171,7 @@ def connected_server(
     values: dict[str, object] = {"entrypoint": "app.py", **TEST_ADDRESS, **settings}
     folder = _folder_of(cls)
     head = BaseServerConfig.model_validate(TEST_ADDRESS)
-    client = FakeClient(head_server_config=head, global_config_dict=OmegaConf.create({}))
+    client = FakeClient(head_server_config=head, global_config_dict=OmegaConf.create({}), address_book=AddressBook())
     if isinstance(model, str):
         values["model"], model = model, None
     client._connections.model = model
@@ -180,9 +181,8 @@ def connected_server(
     try:
         config = kind.model_validate(values, context={"folder": folder})
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         raise DataError(
-            f"{folder / 'configs'}: the settings of {cls.__name__} are incomplete ({problems}). "
+            f"{folder / 'configs'}: the settings of {cls.__name__} are incomplete ({problems_in(error)}). "
             "Pass the missing ones to make_server."
         ) from error
     return cls(config=config, server_client=client)

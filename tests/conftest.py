@@ -140,16 +140,16 @@ class WarmCommands:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._address = str(folder / "socket")
+        self.address = str(folder / "socket")
         self.scripts = folder / "scripts"
         self.scripts.mkdir()
         write_scripts(
             str(self.scripts),
             [str(path) for name in ("ng*", "gym", "nemo_gym*") for path in SCRIPTS.glob(name)],
-            self._address,
+            self.address,
         )
         self._process = subprocess.Popen(
-            [sys.executable, WARM_COMMANDS, self._address], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, WARM_COMMANDS, self.address], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         assert self._process.stdout is not None
         if not self._process.stdout.readline():
@@ -158,7 +158,7 @@ class WarmCommands:
     def run(self, timeout_s: float, out: Path, err: Path, **command: Any) -> int:
         """Run a command and return its exit code. Closing the connection after the timeout ends the command."""
         with open(os.devnull, "rb") as nothing, out.open("wb") as out_file, err.open("wb") as err_file:
-            service = begin(self._address, [each.fileno() for each in (nothing, out_file, err_file)], **command)
+            service = begin(self.address, [each.fileno() for each in (nothing, out_file, err_file)], **command)
         with service:
             service.settimeout(timeout_s)
             try:
@@ -312,16 +312,36 @@ def get_json() -> Any:
     return get
 
 
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class SmallDisk:
+    """A file system in memory, whose files take whole pages."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def resize(self, pages: int) -> None:
+        size = f"remount,size={pages * PAGE_BYTES}"
+        subprocess.run(["mount", "-o", size, self.folder], check=True)
+
+
 @pytest.fixture
-def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """Yield the folder of a file system without free space."""
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """Yield a file system of one page."""
     if os.getuid() != 0:
         pytest.skip("only root can mount a file system")
-    folder, size = tmp_path / "full", os.sysconf("SC_PAGE_SIZE")
+    folder = tmp_path / "disk"
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={PAGE_BYTES}", "tmpfs", folder], check=True)
     try:
-        (folder / "filler").write_bytes(bytes(size))
-        yield folder
+        yield SmallDisk(folder)
     finally:
         subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.fixture
+def full_disk(small_disk: SmallDisk) -> Path:
+    """Return the folder of a file system without free space."""
+    (small_disk.folder / "filler").write_bytes(bytes(PAGE_BYTES))
+    return small_disk.folder

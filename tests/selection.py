@@ -27,9 +27,11 @@ EVERYTHING = ("requirements",)
 KEPT = ("tests/end_to_end/", "tests/faults/", "tests/rollouts/", "tests/security/", "tests/test_rewards_over_http.py")
 """Suites that run after every change: killed processes, faults, attacks, rewards, complete collections."""
 BORDERS = {
+    "tests/borders": ("nemo_gym/cli/outside.py", "resources_servers/openenv"),
     "tests/cluster": ("nemo_gym/launcher", "nemo_gym/process"),
     "tests/containers": ("containers", "nemo_gym/launcher/kubernetes", "nemo_gym/sandbox", "Makefile"),
     "tests/launcher/kubernetes": ("containers", "nemo_gym/launcher"),
+    "tests/engines": ("responses_api_models/vllm_model", "responses_api_models/local_vllm_model", "Makefile"),
     "tests/frameworks": ("docs/training", "examples", "nemo_gym/capture", "nemo_gym/training"),
     "tests/published": (
         "nemo_gym/calls",

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nemo_gym import config, paths
+from nemo_gym import paths
+from nemo_gym.config.loading import load
+from nemo_gym.config.masking import is_secret_key
+from nemo_gym.config.models import RunConfig
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.data.prompts import load_prompt_config
 from nemo_gym.process.serve import build_app, build_server
@@ -22,7 +25,7 @@ FILES = sorted(
     if not any(part.startswith(".") for part in path.relative_to(REPOSITORY).parts)
 )
 CONFIGS = [path for path in FILES if "configs" in path.relative_to(REPOSITORY).parts[:-1]]
-OTHERS = [path for path in FILES if path not in CONFIGS]
+OTHERS = [path for path in FILES if path not in CONFIGS and path.parent.name != "from"]
 
 ENDPOINTS = [
     f"+{model}_{key}={value}"
@@ -55,7 +58,7 @@ def leaves(value, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...],
         yield from leaves(child, (*path, str(key)))
 
 
-def completed(path: Path) -> config.RunConfig:
+def completed(path: Path) -> RunConfig:
     """Load a file with example values for everything it leaves open: unset values, an endpoint, models."""
     files = list(files_of(path))
     trees = [yaml.safe_load(file.read_text("utf-8")) or {} for file in files]
@@ -65,7 +68,7 @@ def completed(path: Path) -> config.RunConfig:
     others = [f"++{key}=anything" for key in unset if not key.endswith("resources_server.name")]
     models = {"policy_model", *(value for place, value in found if place[-2:] == ("model_server", "name"))}
     defined = {UNSET, *(name for tree in trees for name in tree)}
-    return config.load(
+    return load(
         [path, *([RESOURCES_SERVER] if servers and paths.find(RESOURCES_SERVER) not in files else [])],
         [*ENDPOINTS, *servers, *others],
         initial=dict.fromkeys(models - defined, SAMPLE_MODEL),
@@ -100,7 +103,7 @@ def test_config_contains_no_addresses_or_keys(path):
     for _, value in leaves(yaml.safe_load(text) or {}):
         assert "://" not in str(value)
     for place, value in leaves(yaml.safe_load(text) or {}):
-        if config.is_secret_key(place[-1]):
+        if is_secret_key(place[-1]):
             assert str(value).startswith("${"), ".".join(place)
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym.contract import check_environment, example_rollouts, open_environment
 from nemo_gym.contract.answers import HUGE, ODD_ARGUMENTS
-from nemo_gym.contract.checks import Checkup
+from nemo_gym.contract.checks import Checkup, check_environment
+from nemo_gym.contract.environment import open_environment
+from nemo_gym.contract.examples import example_rollouts
 from nemo_gym.contract.play import play
 from nemo_gym.data.examples import check_examples
 from nemo_gym.jsonl import read_rows

@@ -51,13 +51,8 @@ NEIGHBOURS = {
     ("grading", "sandbox"),
 }
 """Parts of one row of which the first may import the second."""
-REVERIFY = "nemo_gym.cli.reverify"
-COMPARISON_WITH_LABELS = {
-    (REVERIFY, f"nemo_gym.labelling.{name}") for name in ("agreement_report", "judge_variance", "labels")
-}
-EXCEPTIONS = {("nemo_gym.servers.base", "nemo_gym.process.standalone"), *COMPARISON_WITH_LABELS}
-"""`SimpleServer.run_webserver` starts a process, as published folders expect of the class. `ng eval reverify
---judge-repeats` compares a judge's verdicts with labels."""
+EXCEPTIONS = {("nemo_gym.servers.base", "nemo_gym.process.standalone")}
+"""`SimpleServer.run_webserver` starts a process, as published folders expect of the class."""
 ALIASES = {
     "base_resources_server",
     "base_responses_api_agent",
@@ -74,6 +69,7 @@ ALIASES = {
     "profiling",
     "prompt",
     "responses_converter",
+    "responses_streaming",
     "reward_profile",
     "rollout_collection",
     "rollout_correlation",
@@ -82,6 +78,7 @@ ALIASES = {
     "server_utils",
     "skills",
     "token_id_capture",
+    "tool_access",
     "train_data_utils",
     "verifier_fixture",
 }
@@ -99,13 +96,15 @@ BORDERS = (
     "viewer",
 )
 """Beginnings of the modules that connect to something outside: a cluster, a hub, another program, people's labels."""
-MOST_LINES, MOST_LINES_OF_CORE = 77_700, 62_300
+AROUND_THE_CORE = {"contract", "evaluation", "sandbox", "testing", "training"}
+"""Rooms beside the core: checks of environments, comparisons, sandboxes, rollouts in process, clients of trainers."""
+MOST_LINES, MOST_LINES_OF_CORE = 79_550, 52_400
 """Lower them when code goes. Raising one needs a reason in the commit."""
 
 OPEN_TO_PLUGINS = {
     "nemo_gym", "nemo_gym.grading", "nemo_gym.dialects", "nemo_gym.testing", "nemo_gym.jsonl",
     "nemo_gym.harness", "nemo_gym.sandbox",
-    "nemo_gym.data.chat_tasks", "nemo_gym.data.media_files", "nemo_gym.data.sources", "nemo_gym.data.splits",
+    "nemo_gym.data.media_files", "nemo_gym.data.sources", "nemo_gym.data.splits",
     "nemo_gym.data.tables",
 }  # fmt: skip
 
@@ -113,8 +112,12 @@ BUILT_ON = {
     ("azure_openai_model", "openai_model"),
     ("genrm_model", "vllm_model"),
     ("inference_provider", "vllm_model"),
+    ("litellm_model", "vllm_model"),
     ("local_vllm_model", "vllm_model"),
+    ("local_vllm_model_proxy", "local_vllm_model"),
+    ("local_vllm_model_proxy", "vllm_model"),
     ("multiple_intents", "workplace_assistant"),
+    ("reward_model_preference", "genrm_compare"),
 }
 """Folders of which the first extends the second one's server, or offers its tools and company."""
 
@@ -194,7 +197,11 @@ def test_no_cycle_of_files() -> None:
 
 def test_package_grows_no_further() -> None:
     lines = {module: len(path.read_text("utf-8").splitlines()) for module, path in MODULES.items()}
-    of_core = {name: count for name, count in lines.items() if not name.removeprefix("nemo_gym.").startswith(BORDERS)}
+    of_core = {
+        name: count
+        for name, count in lines.items()
+        if part_of(name) not in AROUND_THE_CORE | ALIASES and not name.removeprefix("nemo_gym.").startswith(BORDERS)
+    }
     print(f"nemo_gym: {sum(lines.values()):,} lines, of which the core has {sum(of_core.values()):,}")  # noqa: T201
     assert sum(lines.values()) <= MOST_LINES
     assert sum(of_core.values()) <= MOST_LINES_OF_CORE
@@ -210,7 +217,7 @@ def test_core_imports_no_border() -> None:
         # `nemo_gym` itself imports each name on first use.
         if part_of(module) not in {*ALIASES, ""} and not is_border(module)
         for name in imports_of(path)
-        if is_ours(name) and is_border(name) and (module, name) not in COMPARISON_WITH_LABELS
+        if is_ours(name) and is_border(name)
     ]
     assert wrong == []
 
@@ -254,10 +261,12 @@ def test_only_names_and_two_readers_lead_to_that_room() -> None:
 def test_import_paths_of_server_folders_use_their_hooks() -> None:
     # A folder with a server imports another of the paths, too. Scripts that need only one of these start faster.
     never_alone = {
-        "episode_types", "package_info", "path_utils", "profiling", "rollout_correlation", "rollout_observability",
-        "secret_utils", "skills", "token_id_capture",
+        "episode_types", "package_info", "path_utils", "profiling", "responses_streaming", "rollout_correlation",
+        "rollout_observability",
+        "secret_utils", "skills", "token_id_capture", "tool_access",
     }  # fmt: skip
-    without = {name for name in ALIASES if "nemo_gym.published.hooks" not in imports_of(PACKAGE / f"{name}.py")}
+    using = {part_of(module) for module, path in MODULES.items() if "nemo_gym.published.hooks" in imports_of(path)}
+    without = ALIASES - using
     assert without == never_alone
 
 
@@ -275,7 +284,8 @@ def test_other_http_clients_stay_in_one_room() -> None:
 
 def test_public_import_paths_contain_no_logic() -> None:
     allowed = (ast.Expr, ast.ImportFrom, ast.Assign)
-    trees = {name: ast.parse((PACKAGE / f"{name}.py").read_text("utf-8")) for name in ALIASES}
+    paths = {name: path for name, path in MODULES.items() if part_of(name) in ALIASES}
+    trees = {name: ast.parse(path.read_text("utf-8")) for name, path in paths.items()}
     assert [name for name, tree in trees.items() if not all(isinstance(node, allowed) for node in tree.body)] == []
 
 

@@ -7,7 +7,7 @@ import pytest
 OFFERED = """
 from nemo_gym.cli.commands import Command
 from nemo_gym.data.exporters import Exporter, ExportFailed
-from nemo_gym.launcher import launch
+from nemo_gym.launcher.local import launch
 
 GREET = Command("greet", "world", "", "offering.plugin:greet", "Greet the world")
 

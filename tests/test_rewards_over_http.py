@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from nemo_gym import config
 from nemo_gym.calls.client import ServerClient
+from nemo_gym.config.loading import load
+from nemo_gym.config.models import RunConfig
 from nemo_gym.jsonl import read_rows
-from nemo_gym.launcher import launch
+from nemo_gym.launcher.local import launch
 from nemo_gym.servers.tools.arguments import WrongArguments
 from nemo_gym.servers.tools.handlers import Handler
 from nemo_gym.testing import call, make_server, reply
@@ -162,7 +163,7 @@ def endpoint():
 def servers(endpoint, tmp_path_factory):
     """Start the four environments, their agents and the model."""
     files = [f"resources_servers/{name}/configs/{name}.yaml" for name in SERVERS]
-    run = config.load(
+    run = load(
         [*files, "responses_api_models/openai_model/configs/openai_model.yaml"],
         [
             f"+policy_base_url={endpoint}",
@@ -178,7 +179,7 @@ def servers(endpoint, tmp_path_factory):
             yield running
 
 
-async def rewards_over_http(run: config.RunConfig, cases: list[Case]) -> list[float]:
+async def rewards_over_http(run: RunConfig, cases: list[Case]) -> list[float]:
     """Run all cases concurrently on the agents and return their rewards."""
     client = ServerClient.of_run(run)
     gate = asyncio.Semaphore(PARALLEL)

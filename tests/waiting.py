@@ -9,12 +9,17 @@ from collections.abc import Callable
 WITHIN_S = 100.0
 
 
-def until(condition: Callable[[], object], describe: Callable[[], object] = str, within_s: float = WITHIN_S) -> None:
+def until(
+    condition: Callable[[], object],
+    describe: Callable[[], object] = str,
+    within_s: float = WITHIN_S,
+    pause_s: float = 0.02,
+) -> None:
     """Wait for a condition. Fail with a description of the state if it is not met in time."""
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, describe()
-        time.sleep(0.02)
+        time.sleep(pause_s)
 
 
 async def async_until(condition: Callable[[], object], within_s: float = WITHIN_S) -> None:

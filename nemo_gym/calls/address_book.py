@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from pydantic import ValidationError
-
-from nemo_gym.calls.task_rules import AgentBlocks, TaskRules, agents_of_config, agents_of_run, block_in
-from nemo_gym.config.access import RUN_TOKEN_KEY, configured_token
+from nemo_gym.calls.task_rules import AgentBlocks, TaskRules, agents_of_run
 from nemo_gym.config.hosts import loopback_of
-from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, RunConfig
+from nemo_gym.config.models import RunConfig
 from nemo_gym.config.process import OtherServer, ProcessSettings
 from nemo_gym.config.run_settings import RunSettings
-from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS, SERVER_TYPES
-from nemo_gym.config.suggestions import ADD_A_FILE
+from nemo_gym.config.settings import AGENT_TIER
 from nemo_gym.config.tls import Tls
-from nemo_gym.config.token_capture import TOKEN_CAPTURE_KEY, TokenCaptureConfig
 from nemo_gym.errors import ServerCallError
+from nemo_gym.text import ADD_A_FILE
 
 
 class Address(NamedTuple):
@@ -82,7 +75,7 @@ class AddressBook:
             servers,
             run.aliases,
             settings=run.settings,
-            capturing=_capturing(agents),
+            capturing=capturing(agents),
             task_rules=TaskRules.of(agents),
             shortcuts=run.shortcuts,
             run_token=run.run_token,
@@ -90,32 +83,6 @@ class AddressBook:
             tls=run.tls,
             head=Address(loopback_of(run.head.host), run.head.port) if run.member else None,
             member=run.member,
-        )
-
-    @classmethod
-    def of_config(cls, config: object) -> Self:
-        """Return the address book of a whole configuration, for code that only has the configuration.
-
-        Blocks that cannot be resolved are skipped. If `config` is not a mapping, the book is empty.
-        """
-        if not isinstance(config, Mapping):
-            return cls()
-        instances = {str(key): _instance_of(config, str(key)) for key in config}
-        servers = {name: _server_in(config, instance) for name, instance in instances.items()}
-        agents = list(agents_of_config(config, instances))
-        member = str(config.get(MEMBER_KEY) or "")
-        head = block_in(config, "head_server")
-        return cls(
-            {name: server for name, server in servers.items() if server is not None},
-            {name: instance for name, instance in instances.items() if name != instance},
-            settings=_settings_in(config),
-            capturing=_capturing(agents),
-            task_rules=TaskRules.of(agents),
-            run_token=configured_token({RUN_TOKEN_KEY: config.get(RUN_TOKEN_KEY)}) if member else None,
-            run_id=str(config.get(RUN_ID_KEY) or "") if member else "",
-            tls=Tls.of(config),
-            head=Address(str(head["host"]), int(head["port"])) if member and head else None,
-            member=member,
         )
 
     def address_of(self, name: str) -> Address:
@@ -146,55 +113,6 @@ class AddressBook:
         return [name for name, server in self.servers.items() if server.type == AGENT_TIER]
 
 
-def _settings_in(config: Mapping[str, Any]) -> RunSettings:
-    """Return the settings in a configuration that was not checked. Leave out invalid ones."""
-    values: dict[str, object] = {}
-    for name in RunSettings.model_fields:
-        with suppress(OmegaConfBaseException):
-            given = config.get(name)
-            values[name] = OmegaConf.to_container(given, resolve=True) if OmegaConf.is_config(given) else given
-    try:
-        return RunSettings.model_validate(values)
-    except ValidationError as error:
-        wrong = {each["loc"][0] for each in error.errors()}
-    valid = RunSettings.model_validate({name: value for name, value in values.items() if name not in wrong})
-    # Tests of server folders enable the recording of calls and tokens without a folder.
-    enabled: dict[str, object] = {"observability_enabled": values.get("observability_enabled") is True}
-    tokens = values.get(TOKEN_CAPTURE_KEY)
-    if isinstance(tokens, dict) and tokens.get("enabled") is True:
-        enabled[TOKEN_CAPTURE_KEY] = TokenCaptureConfig.model_construct(**tokens)
-    return valid.model_copy(update=enabled)
-
-
-def _capturing(agents: Iterable[AgentBlocks]) -> frozenset[str]:
-    return frozenset(each.name for each in agents if each.agent.get(TOKEN_CAPTURE_KEY) is True)
-
-
-def _instance_of(config: Mapping[str, Any], name: str) -> str:
-    """Resolve the name of an `environment_servers` block to its agent instance; return other names unchanged."""
-    # Limit the number of steps to the longest possible chain, because names may form a cycle.
-    for _ in range(len(config)):
-        named = block_in(block_in(config, name), ENVIRONMENT_SERVERS)
-        agent = block_in(block_in(named, next(iter(named))), "agent_server") if named else {}
-        try:
-            name = str(agent["name"])
-        except (KeyError, OmegaConfBaseException):
-            break
-    return name
-
-
-def _server_in(config: Mapping[str, Any], instance: str) -> OtherServer | None:
-    block = block_in(config, instance)
-    tier = next((tier for tier in SERVER_TYPES if tier in block), None)
-    if tier is None:
-        return None
-    implementations = block_in(block, tier)
-    name = next(iter(implementations), "")
-    settings = block_in(implementations, name)
-    if not any(key in settings for key in ("host", "port", "entrypoint")):
-        # Skip a block that only overrides settings of a server that the run does not include.
-        return None
-    try:
-        return OtherServer(tier, str(name), settings["host"], int(settings["port"]))
-    except (KeyError, TypeError, ValueError, OmegaConfBaseException):
-        return OtherServer(tier, str(name), "", 0)
+def capturing(agents: Iterable[AgentBlocks]) -> frozenset[str]:
+    """Return the names of the agents whose own block enables token capture."""
+    return frozenset(each.name for each in agents if each.agent.get("token_id_capture") is True)

@@ -12,18 +12,18 @@ from urllib.parse import urlencode
 from pydantic import BaseModel
 
 from nemo_gym.calls.address_book import Address
-from nemo_gym.config.settings import MODEL_TIER, RESOURCES_TIER
+from nemo_gym.config.settings import AGENT_TIER, MODEL_TIER, RESOURCES_TIER
 from nemo_gym.context.current import Wait, current_work
 from nemo_gym.context.deadline import CLOCK_SLACK_S, time_left_for_callee, time_left_s
 from nemo_gym.context.rollout_id import ROLLOUT_PREFIX, current_rollout_id, rollout_path_prefix
 from nemo_gym.context.rollout_id import maybe_rollout_id_from_run_body as rollout_id_in
+from nemo_gym.context.spent import Spent
 from nemo_gym.errors import Overloaded, RolloutTimedOut, ServerCallError
-from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.connection import RequestBody
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.raising import as_expected
 from nemo_gym.http.reply import JSON_HEADER, NoFreeConnection, NotConnected, NotTrusted, Reply, ReplyTimedOut, Timeouts
-from nemo_gym.http.retries import seconds_of_retry_after
+from nemo_gym.http.retries import Backoff, seconds_of_retry_after
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.schemas.responses import MODEL_PATHS
 from nemo_gym.schemas.rollout import (
@@ -50,6 +50,11 @@ UNKNOWN_ADDRESS = Address("", 0)
 OVERLOADED_PATIENCE_S = 120.0
 BACKOFF = Backoff(first_s=0.05, factor=2, longest_s=2.0)
 UNAVAILABLE = 503
+PHASES = {"seed_session": "seed", "verify": "verify"}
+"""The phase of a rollout that each route of a resources server belongs to. Most other routes are tools."""
+OVER_MCP = "mcp"
+"""The route for calls over MCP, whose bodies contain the names of the tools."""
+NOT_TOOLS = frozenset({"close_session", "aggregate_metrics"})
 
 _ROLLOUT = ROLLOUT_HEADER.encode()
 _TIME_LEFT = TIME_LEFT_HEADER.encode()
@@ -72,12 +77,15 @@ class Caller:
         self,
         connections: InternalClient,
         address_of: Callable[[str], Address],
-        tier_of: Callable[[str], str | None] | None = None,
+        tier_of: Callable[[str], str | None],
+        *,
+        names_rollouts: bool = False,
     ) -> None:
-        """If `tier_of` is given, add the rollout id to URL paths, for servers without nemo_gym's middleware."""
+        """With `names_rollouts`, add the rollout id to URL paths, for servers without nemo_gym's middleware."""
         self.connections = connections
         self.address_of = address_of
         self.tier_of = tier_of
+        self.names_rollouts = names_rollouts
         self.run_headers: list[tuple[bytes, bytes]] = []
         """Headers that mark every call as part of the run."""
         self.shortcuts: dict[str, str] = {}
@@ -121,11 +129,17 @@ class Caller:
             head.append((_ROLLOUT, work.rollout_id.encode()))
         if work.policy is not None and server_name in work.policy.servers:
             head.append((_POLICY, work.policy.header))
-        if self.tier_of is not None:
+        if self.names_rollouts:
             url_path = _for_its_rollout(url_path, json, self.tier_of(server_name))
         path = f"{url_path}?{urlencode(params)}" if params else url_path
-        with _Call(url_path, server_name) as call:
-            reply = await self._reply(call, _Request(method, path, body, head), timeouts)
+        reply = None
+        call = _Call(url_path, server_name)
+        try:
+            with call:
+                reply = await self._reply(call, _Request(method, path, body, head), timeouts)
+        finally:
+            if work.spent is not None:
+                call.count(work.spent, method, self.tier_of(server_name), reply)
         if work.on_reply is not None:
             work.on_reply(reply)
         return reply
@@ -247,6 +261,25 @@ class _Call(Wait):
     def took_s(self) -> float:
         """Seconds since the first try."""
         return time.monotonic() - self._began_at
+
+    def count(self, spent: Spent, method: str, tier: str | None, reply: Reply | None) -> None:
+        """Add this call, which has ended, to `spent`. `reply` is None if the call failed."""
+        if tier == AGENT_TIER:
+            # Count the calls that the agent made instead. It may be the caller itself.
+            if reply is not None:
+                spent.add_headers(reply.headers)
+            return
+        name = self.path.rpartition("/")[2]
+        phase = PHASES.get(name)
+        if phase is None and (tier == MODEL_TIER or self.path.endswith(MODEL_PATHS)):
+            phase = "model"
+        elif phase is None:
+            if method != "POST" or name in NOT_TOOLS:
+                return
+            phase = "tools"
+            if name != OVER_MCP:
+                spent.add_tool(name.partition("?")[0], 1, reply is None or not reply.ok)
+        spent.add(phase, self.took_s)
 
     def time_left_s(self) -> float | None:
         """Return the seconds until the rollout's deadline, if any. Raise `RolloutTimedOut` after the deadline."""

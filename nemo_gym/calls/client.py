@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import orjson
 from omegaconf import DictConfig, OmegaConf
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from nemo_gym.calls.address_book import Address, AddressBook
 from nemo_gym.calls.caller import Caller
@@ -17,10 +16,12 @@ from nemo_gym.calls.hooks import hooks
 from nemo_gym.calls.look_up import looked_up
 from nemo_gym.calls.places import Places
 from nemo_gym.calls.running import run_token_for, tls_for
-from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, RUN_TOKEN_KEY, configured_token
-from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, SHORTCUTS_KEY, HeadConfig, RunConfig
+from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, configured_token
+from nemo_gym.config.foreign import run_of_config
+from nemo_gym.config.models import HeadConfig, RunConfig
 from nemo_gym.config.settings import BaseServerConfig, http_url
-from nemo_gym.config.tls import TLS_KEY, Tls, scheme_of
+from nemo_gym.config.shared_run import SharedRun
+from nemo_gym.config.tls import Tls, scheme_of
 from nemo_gym.config.view import current_view
 from nemo_gym.errors import HeadServerNotFoundError, ServerCallError
 from nemo_gym.http.blocking import ask
@@ -29,6 +30,7 @@ from nemo_gym.http.reply import NotTrusted, Reply, ReplyTimedOut
 from nemo_gym.http.tls import needs_tls, speaks_tls
 from nemo_gym.jsonl import loads_exact
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER, run_headers
+from nemo_gym.text import problems_in
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
 Head = BaseServerConfig | HeadConfig
 ServerStatus = Literal["success", "connection_error", "timeout", "unknown_error"]
 
-HEAD_SERVER_KEY = "head_server"
+RUN_PATH = "/run"
+"""The path at which the head server describes its run."""
 POLL_TIMEOUT_S = 5.0
 
 UNAUTHORISED = 401
@@ -60,15 +63,16 @@ class ServerClient(BaseModel):
     """The servers to call. Default: those of `global_config_dict`, for clients that server folders create."""
 
     _caller: Caller = PrivateAttr()
+    _shared: SharedRun | None = PrivateAttr(None)
 
     def model_post_init(self, context: object, /) -> None:
         if "address_book" not in self.model_fields_set:
             # The configuration may be missing, because tests construct a client without it.
-            self.address_book = AddressBook.of_config(self.__dict__.get("global_config_dict"))
+            self.address_book = AddressBook.of_run(run_of_config(self.__dict__.get("global_config_dict") or {}))
         book = self.address_book
         # Add the rollout id to URL paths when model calls are recorded, for servers without nemo_gym's middleware.
-        tier_of = book.tier_of if book.settings.observability_enabled else None
-        self._caller = Caller(self._open_connections(), self.address_of, tier_of)
+        names_rollouts = book.settings.observability_enabled
+        self._caller = Caller(self._open_connections(), self.address_of, book.tier_of, names_rollouts=names_rollouts)
         self._caller.shortcuts = dict(book.shortcuts)
         if book.head is not None:
             directory = Directory(book.head, book.member, book.run_token, self._caller.connections)
@@ -82,7 +86,7 @@ class ServerClient(BaseModel):
     @classmethod
     def load_head_server_config(cls) -> BaseServerConfig:
         """Return the head server's address from the configuration of this process."""
-        return BaseServerConfig.model_validate(dict(hooks().config()[HEAD_SERVER_KEY]))
+        return BaseServerConfig.model_validate(dict(hooks().config()["head_server"]))
 
     @classmethod
     def load_from_global_config(
@@ -96,21 +100,17 @@ class ServerClient(BaseModel):
         """
         head_server_config = head_server_config or cls.load_head_server_config()
         host, port = head_server_config.host, head_server_config.port
-        head_address = BaseServerConfig(host=host, port=port)
         run_token = run_token or configured_token(current_view() or {}) or run_token_for(host, port)
         tls = tls or _tls_of(head_server_config) or tls_for(host, port)
         address = http_url(host, port, scheme_of(tls))
-        url = f"{address}/global_config_dict_yaml"
         headers = {RUN_TOKEN_HEADER: run_token} if run_token else {}
         try:
-            reply = ask("GET", url, timeout_s=HEAD_TIMEOUT_S, tls=tls, headers=headers)
+            reply = ask("GET", f"{address}{RUN_PATH}", timeout_s=HEAD_TIMEOUT_S, tls=tls, headers=headers)
             if reply.status == UNAUTHORISED:
                 raise HeadServerNotFoundError(wants_token(address))
             if reply.status != OK:
                 raise ValueError(f"the reply has HTTP status {reply.status}")
-            config = OmegaConf.create(orjson.loads(reply.body))
-            if not isinstance(config, DictConfig):
-                raise ValueError("the reply is not a configuration")
+            shared = _described(reply.body)
         except HeadServerNotFoundError:
             raise
         except NotTrusted as error:
@@ -120,25 +120,26 @@ class ServerClient(BaseModel):
             if tls is None and speaks_tls(host, port):
                 raise HeadServerNotFoundError(f"{needs_tls(address)}.") from None
             raise HeadServerNotFoundError(
-                f"no head server answers at {url} ({error}). Start the servers with ng_run, or name the "
+                f"no head server answers at {address}{RUN_PATH} ({error}). Start the servers with ng_run, or name the "
                 "run with --head_server.host … --head_server.port …"
             ) from None
-        # Remove the token, because the head server masks it. Remove the TLS settings, because their files may be on
-        # another machine.
-        shown = OmegaConf.masked_copy(config, [str(key) for key in config if key not in (RUN_TOKEN_KEY, TLS_KEY)])
-        has_machines = bool(config.get(MEMBER_KEY))
-        # Ignore the sockets of a run on several machines, because they may be on another machine than this client.
-        shortcuts = {} if has_machines else config.get(SHORTCUTS_KEY) or {}
+        run = shared.run
         address_book = replace(
-            AddressBook.of_config(shown),
-            shortcuts={str(name): str(path) for name, path in shortcuts.items()},
+            AddressBook.of_run(run),
+            # Ignore the sockets of a run on several machines, because they may be on another machine than this client.
+            shortcuts={} if run.member else run.shortcuts,
             run_token=run_token,
-            run_id=str(config.get(RUN_ID_KEY) or ""),
             tls=tls,
-            head=Address(host, port) if has_machines else None,
+            head=Address(host, port) if run.member else None,
             member="",
         )
-        return cls(head_server_config=head_address, global_config_dict=config, address_book=address_book)
+        client = cls(
+            head_server_config=BaseServerConfig(host=host, port=port),
+            global_config_dict=OmegaConf.create(shared.config_yaml),
+            address_book=address_book,
+        )
+        client._shared = shared
+        return client
 
     @classmethod
     def of_run(cls, run: RunConfig) -> Self:
@@ -147,6 +148,13 @@ class ServerClient(BaseModel):
         return cls(
             head_server_config=head, global_config_dict=OmegaConf.create({}), address_book=AddressBook.of_run(run)
         )
+
+    @property
+    def shared_run(self) -> SharedRun:
+        """The run as described by its head server. Raise `RuntimeError` if the client was created without one."""
+        if self._shared is None:
+            raise RuntimeError("this client was not created from the description of a head server")
+        return self._shared
 
     def address_of(self, server_name: str) -> Address:
         """Return the address of a server. For an unknown name, raise `ServerCallError` with the known names.
@@ -166,7 +174,7 @@ class ServerClient(BaseModel):
         return self.address_book.agent_names()
 
     def _build_server_base_url(self, server_config_dict: Mapping[str, object]) -> str:
-        scheme = scheme_of(self.address_book.tls)
+        scheme = scheme_of(hooks().address_book(self).tls)
         return f"{scheme}://{server_config_dict['host']}:{server_config_dict['port']}"
 
     async def request(self, server_name: str, url_path: str, method: str, **kwargs: object) -> Reply:
@@ -188,7 +196,7 @@ class ServerClient(BaseModel):
         """Return "success" if a server (or `head_server`) answers in 5 s with any status, else the kind of failure."""
         head = self.head_server_config
         try:
-            host, port = (head.host, head.port) if server_name == HEAD_SERVER_KEY else self.address_of(server_name)
+            host, port = (head.host, head.port) if server_name == "head_server" else self.address_of(server_name)
         except ServerCallError:
             if server_name not in self.address_book.servers:
                 raise
@@ -213,6 +221,13 @@ class ServerClient(BaseModel):
         return caller.call
 
 
+def _described(body: bytes) -> SharedRun:
+    try:
+        return SharedRun.model_validate_json(body)
+    except ValidationError as error:
+        raise ValueError(f"the reply does not describe a run: {problems_in(error, 1)}") from None
+
+
 def _tls_of(head: Head) -> Tls | None:
     """Return the TLS settings in `head`, or else those in this process's configuration."""
     given = head.tls if isinstance(head, HeadConfig) else None
@@ -222,23 +237,10 @@ def _tls_of(head: Head) -> Tls | None:
 def wants_token(address: str) -> str:
     """Return the error message for a call without the run token, which the head server rejects."""
     return (
-        f"the run at {address} requires its run token. Pass it with --{RUN_TOKEN_KEY} …, in env.yaml or in "
-        f"{RUN_TOKEN_ENV_VAR}; it is the {RUN_TOKEN_KEY} of the run's configuration. Commands of the same user on the "
+        f"the run at {address} requires its run token. Pass it with --run_token …, in env.yaml or in "
+        f"{RUN_TOKEN_ENV_VAR}; it is the run_token of the run's configuration. Commands of the same user on the "
         "run's machine find it automatically."
     )
-
-
-def setup_server_client(head_server_config: Head | None = None) -> ServerClient:
-    """Return a client for the run with this head server. Default: the head server in this process's configuration."""
-    return ServerClient.load_from_global_config(head_server_config)
-
-
-def get_server_url(server_name: str) -> str:
-    """Return a server's URL from the configuration of this process."""
-    book = AddressBook.of_config(hooks().config())
-    host, port = book.address_of(server_name) if book.head is None else looked_up(book, server_name)
-    # Use a name that the certificate contains, because other programs verify the host of the URL.
-    return http_url(book.tls.name_at(host), port, scheme_of(book.tls)) if book.tls else http_url(host, port)
 
 
 async def raise_for_status(response: Reply | ClientResponse) -> None:

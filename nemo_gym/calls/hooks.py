@@ -7,7 +7,7 @@ framework's names for something else. `use` replaces them for this process.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 if TYPE_CHECKING:
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
     from nemo_gym.calls.address_book import Address, AddressBook
     from nemo_gym.http.reply import Reply
+
+
+class FailedReply(NamedTuple):
+    status: object
+    body: bytes
+
 
 ServerT = TypeVar("ServerT")
 
@@ -66,9 +72,9 @@ class Hooks:
         """Return the cookies that a reply sets, by name."""
         return reply.cookie_values
 
-    async def failed_reply(self, reply: Reply) -> tuple[object, bytes]:
+    async def failed_reply(self, reply: Reply) -> FailedReply:
         """Return the status and the body of a reply that reports an error."""
-        return reply.status, await reply.read()
+        return FailedReply(reply.status, await reply.read())
 
     def server(self, server: ServerT) -> ServerT:
         """Return the server as the framework sees it."""

@@ -6,8 +6,8 @@ import asyncio
 import re
 import time
 from collections import Counter
-from types import TracebackType
-from typing import Literal, NamedTuple, Self
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, Self
 
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -18,13 +18,13 @@ from nemo_gym.config.models import HeadConfig
 from nemo_gym.config.process import ServerInstance
 from nemo_gym.config.settings import http_url
 from nemo_gym.config.tls import Tls, scheme_of
-from nemo_gym.config.wording import counted
 from nemo_gym.errors import HeadServerNotFoundError, LaunchError, ServerCallError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import NotTrusted, Timeouts
 from nemo_gym.http.tls import needs_tls, speaks_tls
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.rollout import run_headers
+from nemo_gym.text import counted
 
 HEAD_TIMEOUTS = Timeouts(connect_s=5.0, read_s=5.0, total_s=10.0)
 STARTING_S = 120.0
@@ -68,6 +68,9 @@ class Load(BaseModel):
     """Requests answered with a status of 500 or more so far."""
     refused: int
     """Requests that were rejected because the queue was full."""
+    kept: int = 0
+    moved: int = 0
+    """Calls that went to the engine of their rollout's earlier calls (`kept`), or to another one (`moved`)."""
     blocked_s: dict[str, float] = {}
     """Seconds in which each handler has blocked the event loop so far: the path, and the line in parentheses."""
     processes: int = 1
@@ -87,6 +90,8 @@ class Load(BaseModel):
             requests=self.requests + other.requests,
             errors=self.errors + other.errors,
             refused=self.refused + other.refused,
+            kept=self.kept + other.kept,
+            moved=self.moved + other.moved,
             blocked_s=dict(Counter(self.blocked_s) + Counter(other.blocked_s)),
             processes=self.processes + other.processes,
             at=max(self.at, other.at),
@@ -109,6 +114,8 @@ def load_of(text: str) -> Load | None:
             requests=sum(count for _, count in answered),
             errors=sum(count for status, count in answered if status >= SERVER_ERROR),
             refused=int(found["requests_refused_total"]),
+            kept=int(found.get("calls_kept_total", 0)),
+            moved=int(found.get("calls_moved_total", 0)),
             blocked_s={f"{path} ({place})": float(seconds) for path, place, seconds in _BLOCKS.findall(text)},
             at=time.time(),
         )
@@ -141,6 +148,9 @@ class ServerLoad(BaseModel):
     requests_per_s: float | None
     """Requests per second since the previous reading; None if unknown, as in the first reading."""
     errors_per_s: float | None
+    kept: int | None
+    moved: int | None
+    """Of a model server with several engines: the counts of `Load`."""
 
 
 class _Rates(NamedTuple):
@@ -178,12 +188,10 @@ class LoadReader:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _server_load(self, entry: JsonObject) -> ServerLoad:
+    def _server_load(self, entry: Mapping[str, Any]) -> ServerLoad:
         instance, load = ServerInstance.model_validate(entry), _reported(entry)
         answers = entry["status"] == "success"
         was_restarted = instance.restarts > 0 and entry["uptime_seconds"] < STARTING_S
@@ -204,6 +212,8 @@ class LoadReader:
             refused=load and load.refused,
             requests_per_s=rates and rates.requests,
             errors_per_s=rates and rates.errors,
+            kept=load and load.kept,
+            moved=load and load.moved,
         )
 
     def _rates(self, instance: ServerInstance, load: Load | None) -> _Rates | None:
@@ -222,7 +232,7 @@ class LoadReader:
         return _Rates(*(count / seconds for count in counts))
 
 
-def _reported(entry: JsonObject) -> Load | None:
+def _reported(entry: Mapping[str, object]) -> Load | None:
     """Return the load in a head server's entry; None if the load is missing or incomplete."""
     try:
         return Load.model_validate(entry["load"])
@@ -240,10 +250,10 @@ def _problem(instance: ServerInstance, status: str, load: Load | None) -> str | 
     return None
 
 
-async def blocked_seconds(client: ServerClient) -> dict[str, float]:
-    """Return how long each handler of a run's servers has blocked its event loop so far: by server, path and line.
+async def loads_of(client: ServerClient) -> dict[str, Load]:
+    """Return the load of each of a run's servers so far, by name, without those that do not report it.
 
-    Return nothing if the head server does not answer, because the numbers only serve a warning.
+    Return nothing if the head server does not answer, because the numbers only serve warnings and records.
     """
     book, address = client.address_book, client.head_server_config
     head = HeadConfig(host=address.host, port=address.port)
@@ -252,12 +262,7 @@ async def blocked_seconds(client: ServerClient) -> dict[str, float]:
             listed = await ask_for_servers(connections, head, book.run_token)
         except LaunchError:
             return {}
-    return {
-        f"{entry['config_path']} {handler}": seconds
-        for entry in listed
-        if (load := _reported(entry)) is not None
-        for handler, seconds in load.blocked_s.items()
-    }
+    return {entry["config_path"]: load for entry in listed if (load := _reported(entry)) is not None}
 
 
 def tls_of(head: HeadConfig) -> Tls | None:

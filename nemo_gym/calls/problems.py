@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from nemo_gym.config.explain import problems_of
-from nemo_gym.config.suggestions import closest
 from nemo_gym.errors import (
     FAILURES,
     EndpointError,
@@ -27,6 +26,7 @@ from nemo_gym.http.reply import BrokenReply, HungUp, NoFreeConnection, NotConnec
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import MODEL_PATHS
 from nemo_gym.schemas.row import Row
+from nemo_gym.text import closest
 
 OVERLOADED_STATUSES = (429, 503, 529)
 REFUSED_REQUEST = (400, 413, 422)

@@ -8,12 +8,12 @@ from typing import Any
 
 import orjson
 
-from nemo_gym.config.wording import with_article
 from nemo_gym.errors import RolloutError
 from nemo_gym.http.json_depth import DEEPEST_ROW, is_deeper_than
 from nemo_gym.http.reply import readable
 from nemo_gym.opaque import loads_opaque
-from nemo_gym.schemas.row import MASK_KEY, Row, mirror_mask
+from nemo_gym.schemas.row import Row, mirror_mask
+from nemo_gym.text import with_article
 
 Loads = Callable[[bytes], Any]
 """A JSON parser. `loads_opaque` leaves token arrays unparsed, for results that are only serialized again."""
@@ -45,6 +45,6 @@ def result_of_reply(
             f"{server}: the reply of {during} is not valid JSON ({error.msg}): {readable(body, 200)}", server=server
         ) from error
     check_is_object(body, server=server, during=during, otherwise=otherwise)
-    if result.get(MASK_KEY) is True:
+    if result.get("mask_sample") is True:
         mirror_mask(result)
     return Row({**result, **row.identity})

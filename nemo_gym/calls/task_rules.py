@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
-from omegaconf import OmegaConf
-
 from nemo_gym.config.models import RunConfig
-from nemo_gym.config.settings import AGENT_TIER, DEPTH_KEY, GROUP_KEY, RESOURCES_TIER
+from nemo_gym.config.settings import AGENT_TIER
 from nemo_gym.http.json_depth import DEEPEST_REQUEST
 
 Block = Mapping[str, Any]
@@ -42,7 +40,7 @@ class TaskRules:
     def of(cls, agents: Iterable[AgentBlocks]) -> Self:
         grouped, depths = {}, {}
         for each in agents:
-            if each.server and each.server.get(GROUP_KEY) is not None:
+            if each.server and each.server.get("group_verification") is not None:
                 grouped[each.name] = each.server_name
             if depth := _smallest_depth(each.agent, each.server):
                 depths[each.name] = depth
@@ -53,32 +51,9 @@ def agents_of_run(run: RunConfig) -> Iterator[AgentBlocks]:
     """Yield each agent of a run once for each of its names."""
     for name, agent in run.by_any_name():
         if agent.type == AGENT_TIER:
-            used = agent.settings.get("resources_server")
-            server = str(used.get("name")) if isinstance(used, Mapping) else ""
+            server = agent.referred("resources_server")
             found = run.servers.get(server)
             yield AgentBlocks(name, agent.settings, server, found.settings if found else None)
-
-
-def agents_of_config(config: Block, instances: Mapping[str, str]) -> Iterator[AgentBlocks]:
-    """Yield each agent of a whole configuration once per name. `instances` maps all names to instance names."""
-    for name, instance in instances.items():
-        agent = _implementation(config, instance, AGENT_TIER)
-        if agent is not None:
-            server = str(block_in(agent, "resources_server").get("name"))
-            yield AgentBlocks(name, agent, server, _implementation(config, server, RESOURCES_TIER))
-
-
-def block_in(config: Block, key: str) -> Block:
-    """Return the mapping under a key, or an empty one if the value is unresolved or not a mapping."""
-    if OmegaConf.is_config(config) and (OmegaConf.is_interpolation(config, key) or OmegaConf.is_missing(config, key)):
-        return {}
-    block = config.get(key)
-    return block if isinstance(block, Mapping) else {}
-
-
-def _implementation(config: Block, instance: str, tier: str) -> Block | None:
-    implementations = block_in(block_in(config, instance), tier)
-    return next((block_in(implementations, name) for name in implementations), None)
 
 
 def _smallest_depth(agent: Block, server: Block | None) -> int | None:
@@ -86,7 +61,7 @@ def _smallest_depth(agent: Block, server: Block | None) -> int | None:
 
     If only one of them sets a limit, the limit of the other is `DEEPEST_REQUEST`.
     """
-    limits = [block.get(DEPTH_KEY) for block in (agent, server) if block is not None]
+    limits = [block.get("max_request_depth") for block in (agent, server) if block is not None]
     if all(limit is None for limit in limits):
         return None
     return min(limit if isinstance(limit, int) else DEEPEST_REQUEST for limit in limits)

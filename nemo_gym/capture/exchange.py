@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Literal
 
@@ -10,7 +11,6 @@ from pydantic import BaseModel
 from nemo_gym.config.settings import ModelServerRef
 from nemo_gym.errors import RolloutError, RolloutTimedOut, ServerCallError
 from nemo_gym.http.reply import ReplyTimedOut
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import RESPONSES_PATH
 
 Dialect = Literal["responses", "chat", "messages"]
@@ -74,7 +74,7 @@ class Exchange(CallFields):
     request: object = None
     response: object = None
 
-    def line(self) -> JsonObject:
+    def line(self) -> Mapping[str, object]:
         """Return the call as a JSON object for the capture file. Raw texts that are None are left out."""
         unset = {name for name in ("request_raw", "response_raw") if getattr(self, name) is None}
         return self.model_dump(mode="json", exclude=unset)

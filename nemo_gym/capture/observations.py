@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, model_validator
 
 from nemo_gym.config.settings import ModelServerRef
 from nemo_gym.schemas.items import InputItem
-from nemo_gym.schemas.responses import Response
 
 ToolStatus = Literal["completed", "failed", "timeout", "cancelled", "incomplete", "unknown"]
 
@@ -168,11 +166,3 @@ def _check_ancestors(parents: Mapping[str, str | None]) -> None:
                 raise ValueError(f"the parents of invocation {invocation_id!r} form a cycle")
             seen.add(ancestor)
             ancestor = parents[ancestor]
-
-
-@dataclass(frozen=True)
-class AgentEpisode:
-    """The answer of an agent with its observations, for agents that return both from one method."""
-
-    response: Response
-    observations: AgentObservationBundle

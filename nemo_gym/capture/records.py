@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import BaseModel, ValidationError
 
 from nemo_gym.capture.exchange import CallFields
 from nemo_gym.capture.store import BEGINNING, CaptureStore, Extent
 from nemo_gym.jsonl import JsonObject, dump_json
-from nemo_gym.records.conversation import answer_of, calls_of, finish_reason_of, reasoning_of
+from nemo_gym.records.conversation import answer_of, calls_of, finish_reason_of, objects_in, reasoning_of
 from nemo_gym.records.usage import usage_of
+from nemo_gym.schemas.shapes import ANY_KEYS, AnswerJson, Item, RequestJson
 
 PAYLOADS = frozenset({"request", "response", "request_raw", "response_raw"})
 """The fields with the contents of a call. By default, they are left out when calls are attached to a result row."""
@@ -29,6 +30,8 @@ class ModelCallRecord(CallFields):
     response_status: str | None = None
     """The `status` of the answer."""
     finish_reason: str | None = None
+    native_finish_reason: str | None = None
+    """The provider's own name of the finish reason, from routers such as OpenRouter that report it."""
     tokens_in: int | None = None
     """The number of tokens in the prompt, including cached ones. None if the answer does not report it."""
     tokens_out: int | None = None
@@ -36,9 +39,9 @@ class ModelCallRecord(CallFields):
     tokens_reasoning: int | None = None
     """The part of `tokens_out` that was reasoning."""
     tokens_total: int | None = None
-    request: JsonObject | None = None
-    response: JsonObject | None = None
-    tool_calls: list[JsonObject] | None = None
+    request: Annotated[RequestJson, ANY_KEYS] | None = None
+    response: Annotated[AnswerJson, ANY_KEYS] | None = None
+    tool_calls: list[Annotated[Item, ANY_KEYS]] | None = None
     """The tool calls of the answer: `call_id`, `name` and `arguments`."""
     reasoning_content: str | None = None
     cache_hit: bool | None = None
@@ -51,12 +54,13 @@ class ModelCallRecord(CallFields):
     """Time to the end of the answer."""
 
     @classmethod
-    def of(cls, call_index: int, exchange: JsonObject) -> Self:
+    def of(cls, call_index: int, exchange: Mapping[str, Any]) -> Self:
         """Convert a parsed line of a capture file. Raise `ValidationError` if a field has the wrong type."""
         request, request_raw = _payload(exchange, "request")
         response, response_raw = _payload(exchange, "response")
-        answer = response or {}
+        answer: AnswerJson = response or AnswerJson()
         items, usage = list(answer_of(answer)), usage_of(answer.get("usage"))
+        choice: JsonObject = next(iter(objects_in(answer.get("choices"))), {})
         named = (answer.get("model"), (request or {}).get("model"))
         return cls.model_validate(
             {
@@ -67,6 +71,7 @@ class ModelCallRecord(CallFields):
                 "model": next((name for name in named if isinstance(name, str)), None),
                 "response_status": _text(answer.get("status")),
                 "finish_reason": finish_reason_of(answer),
+                "native_finish_reason": _text(choice.get("native_finish_reason")),
                 "request": request,
                 "response": response,
                 "request_raw": request_raw,
@@ -79,7 +84,7 @@ class ModelCallRecord(CallFields):
         )
 
 
-def _payload(exchange: JsonObject, name: str) -> tuple[JsonObject | None, str | None]:
+def _payload(exchange: Mapping[str, Any], name: str) -> tuple[Any, str | None]:
     payload, raw = exchange.get(name), exchange.get(f"{name}_raw")
     if payload is None or isinstance(payload, dict):
         return payload, raw
@@ -132,13 +137,3 @@ def available_records(store: CaptureStore, rollout_id: str, after: Extent = BEGI
         except ValidationError:
             damaged += 1
     return AvailableRecords(records, damaged)
-
-
-def read_model_call_records(store: CaptureStore, rollout_id: str) -> list[ModelCallRecord]:
-    """Return the captured calls of a rollout in the order of the file. Skip damaged lines."""
-    return available_records(store, rollout_id).records
-
-
-def aggregate_model_call_metrics(store: CaptureStore, rollout_id: str) -> JsonObject:
-    """Return the number of captured calls of a rollout, and their total tokens and latency in milliseconds."""
-    return ModelCallMetrics.over(read_model_call_records(store, rollout_id)).model_dump()

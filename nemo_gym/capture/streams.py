@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import orjson
 
 from nemo_gym.capture.exchange import Dialect, ErrorCategory
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.shapes import AnswerJson, ChoiceJson, StreamEvent, ToolCall
 
 DONE = "[DONE]"
 ENDS_OF_RESPONSE = ("response.completed", "response.incomplete", "response.failed")
@@ -17,7 +18,7 @@ ENDS_OF_RESPONSE = ("response.completed", "response.incomplete", "response.faile
 class Answer(NamedTuple):
     """An assembled answer, and its error if any."""
 
-    response: object
+    response: AnswerJson | None
     """The answer; None if the events do not contain it."""
     error_category: ErrorCategory | None = None
 
@@ -38,7 +39,7 @@ def assembled(dialect: Dialect, body: bytes) -> Answer:
         return Answer(None, ErrorCategory.CAPTURE_PARSE_ERROR)
 
 
-def _events(body: bytes) -> Iterator[JsonObject]:
+def _events(body: bytes) -> Iterator[StreamEvent]:
     """Yield the data of each event as JSON. The final `[DONE]` of chat completions becomes `{}`."""
     for block in body.replace(b"\r\n", b"\n").split(b"\n\n")[:-1]:
         lines = block.decode().split("\n")
@@ -47,28 +48,30 @@ def _events(body: bytes) -> Iterator[JsonObject]:
             yield {} if data == DONE else orjson.loads(data)
 
 
-def _response(events: list[JsonObject]) -> Answer:
+def _response(events: list[StreamEvent]) -> Answer:
     for event in reversed(events):
         if event["type"] in ENDS_OF_RESPONSE:
             has_failed = event["type"] == "response.failed"
             return Answer(event["response"], ErrorCategory.UPSTREAM_ERROR if has_failed else None)
         if event["type"] == "error":
             return Answer(None, ErrorCategory.UPSTREAM_ERROR)
-    begun = next((event["response"] for event in events if event["type"] == "response.created"), None)
+    begun: AnswerJson | None = next(
+        (event["response"] for event in events if event["type"] == "response.created"), None
+    )
     if begun is not None:
         items = [event["item"] for event in events if event["type"] == "response.output_item.done"]
         begun = {**begun, "output": items}
     return Answer(begun, ErrorCategory.STREAM_TRUNCATED)
 
 
-def _completion(events: list[JsonObject]) -> Answer:
+def _completion(events: list[StreamEvent]) -> Answer:
     chunks = [event for event in events if event]
     if any("error" in chunk for chunk in chunks):
         return Answer(None, ErrorCategory.UPSTREAM_ERROR)
     truncated = None if events and events[-1] == {} else ErrorCategory.STREAM_TRUNCATED
     if not chunks:
         return Answer(None, truncated or ErrorCategory.CAPTURE_PARSE_ERROR)
-    choices: dict[int, JsonObject] = {}
+    choices: dict[int, ChoiceJson] = {}
     usage = None
     for chunk in chunks:
         usage = chunk.get("usage") or usage
@@ -79,11 +82,11 @@ def _completion(events: list[JsonObject]) -> Answer:
             if part.get("logprobs"):
                 choice["logprobs"] = part["logprobs"]
     head = {key: value for key, value in chunks[0].items() if key not in ("choices", "usage", "object")}
-    whole = {**head, "object": "chat.completion", "choices": [choices[index] for index in sorted(choices)]}
-    return Answer({**whole, "usage": usage}, truncated)
+    whole: Any = {**head, "object": "chat.completion", "choices": [choices[index] for index in sorted(choices)]}
+    return Answer(whole | {"usage": usage}, truncated)
 
 
-def _add_delta(message: JsonObject, delta: JsonObject) -> None:
+def _add_delta(message: JsonObject, delta: Mapping[str, Any]) -> None:
     for key, value in delta.items():
         if key == "tool_calls":
             for part in value:
@@ -94,7 +97,7 @@ def _add_delta(message: JsonObject, delta: JsonObject) -> None:
             message[key] = value
 
 
-def _add_call(calls: list[JsonObject], part: JsonObject) -> None:
+def _add_call(calls: list[ToolCall], part: ToolCall) -> None:
     """Add a part of a tool call: the name comes first, then pieces of the arguments."""
     index = part["index"]
     while len(calls) <= index:
@@ -105,8 +108,8 @@ def _add_call(calls: list[JsonObject], part: JsonObject) -> None:
     call.update({key: value for key, value in part.items() if key not in ("index", "function") and value is not None})
 
 
-def _message(events: list[JsonObject]) -> Answer:
-    message: JsonObject | None = None
+def _message(events: list[StreamEvent]) -> Answer:
+    message: AnswerJson | None = None
     blocks: dict[int, JsonObject] = {}
     pieces: dict[int, str] = {}
     for event in events:
@@ -114,7 +117,7 @@ def _message(events: list[JsonObject]) -> Answer:
             case "error":
                 return Answer(message, ErrorCategory.UPSTREAM_ERROR)
             case "message_start":
-                message = {**event["message"], "content": []}
+                message = event["message"] | {"content": []}
             case "content_block_start":
                 blocks[event["index"]] = dict(event["content_block"])
             case "content_block_delta" if event["delta"]["type"] == "input_json_delta":
@@ -125,7 +128,7 @@ def _message(events: list[JsonObject]) -> Answer:
                 block[name] = block.get(name, "") + event["delta"][name]
             case "message_delta" if message is not None:
                 usage = {**(message.get("usage") or {}), **(event.get("usage") or {})}
-                message |= {**event["delta"], "usage": usage}
+                message |= event["delta"] | {"usage": usage}
     for index, written in pieces.items():
         blocks[index]["input"] = orjson.loads(written or "{}")
     if message is not None:

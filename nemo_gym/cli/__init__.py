@@ -15,7 +15,7 @@ _HOMES = {
     "RunConfig": "nemo_gym.cli.settings:EntrypointSettings",
     "TestAllConfig": "nemo_gym.cli.settings:TestAllSettings",
     "TestConfig": "nemo_gym.cli.settings:TestSettings",
-    "VersionConfig": "nemo_gym.cli.settings:VersionSettings",
+    "VersionConfig": "nemo_gym.published.settings_classes:VersionConfig",
     "dev_test": "nemo_gym.published.commands:dev_test",
     "dump_config": "nemo_gym.published.commands:dump_config",
     "e2e_rollout_collection": "nemo_gym.published.commands:e2e_rollout_collection",

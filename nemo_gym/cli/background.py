@@ -34,7 +34,7 @@ def start_in_background(output: Path) -> int:
     """
     files = RunFiles(results=output)
     log = files.output_of_command
-    log.parent.mkdir(parents=True, exist_ok=True)
+    files.make_folder()
     with log.open("ab") as printed:
         begins_at = printed.tell()
         process = subprocess.Popen(

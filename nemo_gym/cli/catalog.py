@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
-from nemo_gym.cli import printing, tables
+from nemo_gym.cli import outside, printing, tables
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.selectors import environment_config
 from nemo_gym.cli.settings import ListAgentsSettings, ListEnvironmentsSettings, ListSettings, SearchSettings
-from nemo_gym.config.suggestions import closest
 from nemo_gym.data import catalog
 from nemo_gym.data.catalog import Component, Notice
 from nemo_gym.errors import UsageError
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.text import closest, counted
 
+TASKS_SHOWN = 20
 READERS: dict[str, Callable[[Notice], list[Component]]] = {
     "environments": catalog.environments,
     "benchmarks": catalog.benchmarks,
@@ -66,6 +66,8 @@ def search(words: list[str]) -> int:
 def _list(words: list[str], kind: str, model: type[ListSettings] = ListSettings, program: str = "") -> int:
     options = Options(program or f"ng list {kind}", model, takes_config=False, named_by="component_name")
     settings = options.settings(words)
+    if isinstance(settings, ListEnvironmentsSettings) and settings.place is not None:
+        return _show_tasks(settings.place, settings.split, as_json=settings.as_json)
     found = READERS[kind](printing.note)
     what = kind.replace("-", " ")
     if settings.component_name is not None:
@@ -82,6 +84,18 @@ def _list(words: list[str], kind: str, model: type[ListSettings] = ListSettings,
             each for each in found if settings.kind in (None, each.kind) and settings.domain in (None, each.domain)
         ]
     _show(found, as_json=settings.as_json, if_none=f"no {what}")
+    return 0
+
+
+def _show_tasks(place: str, split: str | None, *, as_json: bool) -> int:
+    """List the tasks that the environment of another framework has now."""
+    tasks = list(outside.tasks_of(place, split, printing.note))
+    if as_json:
+        printing.say_json(tasks)
+        return 0
+    tables.show(tables.tasks(tasks[:TASKS_SHOWN]))
+    more = "" if len(tasks) <= TASKS_SHOWN else f"; --json lists them all, and the table the first {TASKS_SHOWN}"
+    printing.say(f"{counted(len(tasks), 'task')}{more}")
     return 0
 
 
@@ -107,5 +121,5 @@ def _show(found: list[Component], *, as_json: bool, if_none: str) -> None:
         printing.say(if_none)
 
 
-def _rows(components: list[Component]) -> list[JsonObject]:
+def _rows(components: list[Component]) -> list[Mapping[str, object]]:
     return [{**asdict(each), "path": str(each.path)} for each in components]

@@ -58,6 +58,7 @@ TAKE_A_VALUE = {"--search-dir", "--num-shards", "--shard-index"}
 
 NAME_A_FOLDER = ("--resources-server", "--environment", "--benchmark")
 
+_SLURM = "nemo_gym.launcher.slurm.command"
 COMMANDS = (
     Command("env", "start", "ng_run", "env:start", "Start the servers of a config and keep them up", True),
     Command("env", "status", "ng_status", "env:status", "Show the running servers and whether they answer"),
@@ -93,32 +94,18 @@ COMMANDS = (
     Command(
         "eval", "health-check", "", "health:health_check", "Try the models and a few tasks before the whole run", True
     ),
-    Command("", "submit", "", "nemo_gym.launcher.slurm.command:submit", "Submit a collection to Slurm"),
-    Command(
-        "submit",
-        "status",
-        "",
-        "nemo_gym.launcher.slurm.command:status",
-        "Show the job and the progress of a submitted collection",
-    ),
-    Command(
-        "submit",
-        "logs",
-        "",
-        "nemo_gym.launcher.slurm.command:logs",
-        "Print or follow the log of a submitted collection",
-    ),
-    Command(
-        "submit", "cancel", "", "nemo_gym.launcher.slurm.command:cancel", "Drain and cancel a submitted collection"
-    ),
-    Command("eval", "submit", "", "nemo_gym.launcher.slurm.command:submit", "Submit a collection to Slurm"),
+    Command("", "submit", "", f"{_SLURM}:submit", "Submit a collection to Slurm"),
+    Command("submit", "status", "", f"{_SLURM}:status", "Show the job and the progress of a submitted collection"),
+    Command("submit", "logs", "", f"{_SLURM}:logs", "Print or follow the log of a submitted collection"),
+    Command("submit", "cancel", "", f"{_SLURM}:cancel", "Drain and cancel a submitted collection"),
+    Command("eval", "submit", "", f"{_SLURM}:submit", "Submit a collection to Slurm"),
     Command("eval", "prepare", "ng_prepare_benchmark", "data:prepare_benchmark", "Prepare the data of benchmarks"),
     Command("eval", "aggregate", "ng_aggregate_rollouts", "results:aggregate", "Merge shards and compute metrics"),
     Command("eval", "init", "", "nemo_gym.labelling.command:init", "Create a benchmark from a table of questions"),
     Command(
         "eval", "label", "", "nemo_gym.labelling.command:label", "Have people label rollouts, and score the grader"
     ),
-    Command("eval", "reverify", "", "reverify:reverify", "Grade stored rollouts again"),
+    Command("eval", "reverify", "", "nemo_gym.labelling.reverify:reverify", "Grade stored rollouts again"),
     Command("eval", "compare", "ng_compare", "compare:compare", "Compare runs task by task, with intervals and gates"),
     Command("eval", "profile", "ng_reward_profile", "results:profile", "Compute reward statistics per task"),
     Command(
@@ -129,6 +116,7 @@ COMMANDS = (
         "Look at rollouts in a browser, or export them as one HTML file",
     ),
     Command("eval", "show", "", "nemo_gym.viewer.show:show", "Print rollouts as conversations"),
+    Command("eval", "events", "", "events:events", "Print the events of a run, also while it goes on"),
     Command("eval", "ps", "", "control:ps", "List the running collections"),
     Command("eval", "ctl", "", "control:ctl", "Pause, retune, drain or stop a running collection"),
     Command("eval", "wait", "", "control:wait", "Wait for the end of a collection"),
@@ -219,15 +207,11 @@ def by_words(words: Sequence[str]) -> Found | None:
 def _found_among(commands: Sequence[Command], words: Sequence[str]) -> Found | None:
     split = [part for word in words for part in (word.split("=", 1) if word.startswith("--storage=") else [word])]
     for command in sorted(commands, key=lambda each: -len(each.spelled)):
-        name, flags = _parts(command)
+        verb, *flags = command.verb.split()
+        name = [*filter(None, [command.noun]), verb]
         if split[: len(name)] == name and (rest := _without(split[len(name) :], flags)) is not None:
             return Found(_of_all_folders(command, rest), rest)
     return None
-
-
-def _parts(command: Command) -> tuple[list[str], list[str]]:
-    verb, *flags = command.verb.split()
-    return [*filter(None, [command.noun]), verb], flags
 
 
 def _without(words: list[str], flags: list[str]) -> list[str] | None:

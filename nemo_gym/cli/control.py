@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, PositiveInt
 
 from nemo_gym.cli import printing
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import CommandSettings, JsonSettings
-from nemo_gym.config.suggestions import did_you_mean
-from nemo_gym.config.wording import counted, decimal
 from nemo_gym.errors import DataError, UsageError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.control.calling import NotListening, StartingOrEnding, ask, ended, find
 from nemo_gym.rollouts.control.control import Refused
+from nemo_gym.rollouts.control.listening import VERBS
 from nemo_gym.rollouts.control.registry import Collection, collections_here
-from nemo_gym.rollouts.control.requests import VERBS
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.run_record import RunRecord, read_record
+from nemo_gym.text import counted, decimal, did_you_mean
 
 STATUS_S = 2.0
 """Seconds to wait for the status of a collection, for example in `ng eval ps`."""
@@ -67,13 +66,6 @@ class WaitSettings(CommandSettings):
     """Give up after this many seconds, with exit code 124. Default: wait until the collection ends."""
 
 
-class Address(NamedTuple):
-    """The rollouts that a request is for: one repeat of a task, or all of its repeats if `repeat` is None."""
-
-    task: NonNegativeInt
-    repeat: NonNegativeInt | None
-
-
 def ps(words: list[str]) -> int:
     """List the running collections of this user on this machine."""
     settings = Options("ng eval ps", JsonSettings, takes_config=False).settings(words)
@@ -106,9 +98,9 @@ def _described(collection: Collection) -> JsonObject:
 def ctl(words: list[str]) -> int:
     """Send one request, such as `pause`, to a running collection, and print the answer."""
     settings = Options("ng eval ctl", CtlSettings, CTL, takes_config=False, named_by="words").settings(words)
-    name, verb, rest = _parts(settings.words)
+    run, verb, rest = _parts(settings.words)
     arguments = _arguments(verb, rest, is_failed=settings.failed)
-    collection = find(name)
+    collection = find(run)
     answer = _ask_once_ready(collection, verb, arguments)
     if settings.as_json:
         printing.say_json(answer)
@@ -120,7 +112,7 @@ def ctl(words: list[str]) -> int:
     return 0
 
 
-def _ask_once_ready(collection: Collection, verb: str, arguments: JsonObject) -> JsonObject:
+def _ask_once_ready(collection: Collection, verb: str, arguments: Mapping[str, object]) -> JsonObject:
     """Send a request and return the answer. While the collection starts or ends, wait up to `START_S` seconds.
 
     Raise the errors of `ask`, and `NotListening` if the collection ends first.
@@ -142,18 +134,23 @@ def _ask_once_ready(collection: Collection, verb: str, arguments: JsonObject) ->
         time.sleep(POLL_S)
 
 
-def _parts(words: Sequence[str]) -> tuple[str | None, str, list[str]]:
-    """Split the words into the run (None if it is missing), the verb and its arguments."""
+class _Parts(NamedTuple):
+    run: str | None
+    verb: str
+    arguments: list[str]
+
+
+def _parts(words: Sequence[str]) -> _Parts:
     for place, word in enumerate(words[:2]):
         if word in VERBS:
-            return (words[0] if place else None), word, list(words[place + 1 :])
+            return _Parts(words[0] if place else None, word, list(words[place + 1 :]))
     if not words:
         raise UsageError(f"ng eval ctl needs a verb: {', '.join(VERBS)}.")
     given = words[1] if len(words) > 1 else words[0]
     raise UsageError(f"'{given}' is not a verb.{did_you_mean(given, VERBS)} The verbs are {', '.join(VERBS)}.")
 
 
-def _arguments(verb: str, words: Sequence[str], *, is_failed: bool) -> JsonObject:
+def _arguments(verb: str, words: Sequence[str], *, is_failed: bool) -> Mapping[str, object]:
     if is_failed and (verb != "requeue" or words):
         raise UsageError("--failed can be used only with requeue, and not together with a task.")
     most = 1 if verb in ("concurrency", "cancel", "requeue") else 0
@@ -162,8 +159,7 @@ def _arguments(verb: str, words: Sequence[str], *, is_failed: bool) -> JsonObjec
     if verb == "concurrency":
         return {"wanted": _concurrency(words)}
     if words:
-        address = _address(words[0])
-        return {"task": address.task, "repeat": address.repeat}
+        return _address(words[0])
     if verb == "cancel":
         raise UsageError("cancel needs a task, such as 12, or one of its repeats, such as 12:3.")
     return {}
@@ -177,11 +173,12 @@ def _concurrency(words: Sequence[str]) -> int | None:
     return int(words[0])
 
 
-def _address(word: str) -> Address:
+def _address(word: str) -> dict[str, int | None]:
+    """Return a task, and one of its repeats. Without a repeat, the request is for all of them."""
     found = re.fullmatch(r"(\d{1,12})(?::(\d{1,12}))?", word)
     if found is None:
         raise UsageError(f"'{word}' is not a task, such as 12, or one of its repeats, such as 12:3.")
-    return Address(int(found[1]), int(found[2]) if found[2] else None)
+    return {"task": int(found[1]), "repeat": int(found[2]) if found[2] else None}
 
 
 def _outcome(verb: str, answer: JsonObject) -> str:
@@ -240,7 +237,7 @@ def wait(words: list[str]) -> int:
             return TIMED_OUT
         if now - reminded_at > REMIND_S:
             reminded_at = now
-            printing.note(f"waiting for {collection.output} (process {collection.pid}): {_progress(collection)}")
+            printing.note(waiting_for(collection))
     record = read_record(collection.files.record)
     if record is None:
         raise DataError(
@@ -253,6 +250,11 @@ def wait(words: list[str]) -> int:
 def _record_of(path: Path) -> RunRecord | None:
     files = RunFiles(results=path if path.suffix == ".jsonl" else path.with_suffix(".jsonl"))
     return read_record(files.record)
+
+
+def waiting_for(collection: Collection) -> str:
+    """Return a line that says what a command waits for."""
+    return f"waiting for {collection.output} (process {collection.pid}): {_progress(collection)}"
 
 
 def _progress(collection: Collection) -> str:
@@ -269,5 +271,10 @@ def _exit_code(output: Path, record: RunRecord) -> int:
     if record.exit_code is not None:
         printing.note(f"{output}: {record.state}{f' ({record.reason})' if record.reason else ''}")
         return record.exit_code
+    return report_killed(output)
+
+
+def report_killed(output: Path) -> int:
+    """Print an error about a collection that did not record its end, and return the exit code."""
     printing.note(f"Error: {output}: the collection was killed before it recorded its end. --resume continues it.")
     return 1

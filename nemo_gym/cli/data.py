@@ -8,13 +8,13 @@ from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import PrepareBenchmarkSettings
 from nemo_gym.config.view import set_view, view_of
 from nemo_gym.config.without_model import load_without_model
-from nemo_gym.config.wording import counted
 from nemo_gym.data.benchmarks import benchmarks_of, prepare_all
 from nemo_gym.data.obtain import Obtainer
 from nemo_gym.data.prepare import OWN_FILES, PreparationSettings, prepare
 from nemo_gym.data.prompts import MaterializePromptsConfig, load_prompt_config, materialize_prompts
 from nemo_gym.errors import UserError
 from nemo_gym.jsonl import read_raw_lines
+from nemo_gym.text import counted
 
 
 def collate(words: list[str]) -> int:

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from nemo_gym import config, paths
+from nemo_gym import paths
 from nemo_gym.cli import printing
 from nemo_gym.cli.main import HELP_WORDS
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import ReinstallSettings
+from nemo_gym.config.loading import load
 from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.environments import pip
 from nemo_gym.launcher.folder_tests import check_pytest
@@ -42,7 +43,7 @@ def reinstall(words: list[str]) -> int:
     """Reinstall the locked packages and this repository, as `make` does."""
     summary = "Reinstall the locked packages and this repository, as `make` does."
     line = Options("ng_reinstall", ReinstallSettings, summary, takes_config=False).read(words)
-    plain = config.load(line.paths, line.overrides, skip_dotenv=True).plain
+    plain = load(line.paths, line.overrides, skip_dotenv=True).plain
     settings = settings_from(ReinstallSettings, plain)
     root = _repository(*LOCKS)
     install = pip("install", sys.executable, plain)

@@ -10,20 +10,25 @@ import time
 from types import FrameType
 from typing import Any
 
-from nemo_gym import cli, config
+from nemo_gym import cli
 from nemo_gym.calls.running import live_runs
 from nemo_gym.cli import manifests, printing, running
 from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.cli.selectors import environment_config
 from nemo_gym.cli.settings import JsonSettings, NoSettings, StartSettings, ValidateSettings
+from nemo_gym.cli.signals import stop_signals
+from nemo_gym.config.loading import load
+from nemo_gym.config.masking import masked_yaml
 from nemo_gym.config.overrides import Override
 from nemo_gym.config.without_model import load_as_written, load_with_stand_in, load_without_model, stand_ins_of
-from nemo_gym.config.wording import counted
+from nemo_gym.contract.manifest import read_manifest
 from nemo_gym.data.benchmarks import check_prepared
 from nemo_gym.data.prepare import unobtainable_files
-from nemo_gym.launcher import launch
 from nemo_gym.launcher.environments import interpreters
+from nemo_gym.launcher.local import launch
 from nemo_gym.launcher.warm import WarmStarter
 from nemo_gym.memory import settle_memory
+from nemo_gym.text import counted
 
 LOOK_AGAIN_S = 1.0
 ECHO_S = 0.5
@@ -43,10 +48,8 @@ class _Ending:
         """Whether a stop signal ends the command with exit code 0. True once all servers are up."""
         self.exit_code = 0
         self._noted_at = -ECHO_S
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # Do not handle a signal that is already ignored, for example under nohup.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._note)
+        for number in stop_signals():
+            signal.signal(number, self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.is_due = True
@@ -99,7 +102,7 @@ def _keep_up(files: list[str], overrides: list[Override], starter: WarmStarter |
 def status(words: list[str]) -> int:
     """Show every server of the current run and whether it answers. Return 1 if any server does not."""
     line = Options("ng_status", JsonSettings).read(words)
-    run = config.load(line.paths, line.overrides, needs_variables=False)
+    run = load(line.paths, line.overrides, needs_variables=False)
     settings = settings_from(JsonSettings, run.plain)
     servers = running.ask_for_servers(running.find_head(run, live_runs()), run.settings.run_token or None)
     if settings.as_json:
@@ -112,7 +115,7 @@ def status(words: list[str]) -> int:
 def resolve(words: list[str]) -> int:
     """Print the merged configuration as YAML, with secrets masked."""
     line = Options("ng_dump_config", NoSettings, takes_model=True).read(words)
-    printing.say_document(config.masked_yaml(load_as_written(line.paths, line.overrides)))
+    printing.say_document(masked_yaml(load_as_written(line.paths, line.overrides)))
     return 0
 
 
@@ -120,12 +123,19 @@ def validate(words: list[str]) -> int:
     """Check a configuration, including the settings that each server's class defines."""
     if words[:1] == ["--manifest"] or "--sync" in words:
         return manifests.validate(words[1:])
-    line = Options("ng_validate", ValidateSettings, takes_model=True).read(words)
-    given = running.with_checked_pairing(load_with_stand_in(line.paths, line.overrides))
+    options = Options("ng_validate", ValidateSettings, takes_model=True, named_by="name")
+    line = options.read(words)
+    own = [each for each in line.overrides if each.path[0] in ("name", "kind", "json")]
+    named = settings_from(ValidateSettings, load([], own, skip_dotenv=True).plain)
+    files = line.paths
+    if named.name is not None:
+        is_file = named.name.endswith((".yaml", ".yml"))
+        files = [*files, named.name if is_file else environment_config(named.name, named.kind)]
+        if (manifest := manifests.manifest_next_to(files[-1])).is_file():
+            read_manifest(manifest)
+    given = running.with_checked_pairing(load_with_stand_in(files, line.overrides))
     unset = {name: server.unset_variables for name, server in given.servers.items() if server.unset_variables}
-    run = given.model_copy(
-        update={"servers": {name: each for name, each in given.servers.items() if name not in unset}}
-    )
+    run = given.with_servers({name: each for name, each in given.servers.items() if name not in unset})
     settings = settings_from(ValidateSettings, run.plain)
     check_prepared(run)
     with launch(run, dry_run=True, notice=printing.note, ready_timeout_s=settings.ready_timeout_s):
@@ -138,6 +148,9 @@ def validate(words: list[str]) -> int:
         printing.note(f"note: {missing}")
     absent = stand_ins_of(run)
     checked = [name for name in run.servers if name not in absent]
+    if named.as_json:
+        printing.say_json({"servers": checked, "without": absent})
+        return 0
     note = f" (without {', '.join(absent)}, which no file defines; --model-type adds it)" if absent else ""
     printing.say(f"✓ {counted(len(checked), 'server')}: {', '.join(checked)}{note}")
     return 0

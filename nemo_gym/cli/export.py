@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nemo_gym.cli import printing, tables
 from nemo_gym.cli.options import Options
-from nemo_gym.config.wording import counted
+from nemo_gym.text import counted
 from nemo_gym.training.dataset import DatasetJob, export_dataset
 
 

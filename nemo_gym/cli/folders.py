@@ -6,39 +6,45 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from nemo_gym import config, paths
+from nemo_gym import paths
 from nemo_gym.cli import printing
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.selectors import SELECTORS
-from nemo_gym.cli.settings import CheckSettings, PipListSettings, TestAllSettings, TestSettings
+from nemo_gym.cli.settings import CheckSettings, PackagesSettings, TestAllSettings, TestSettings
+from nemo_gym.config.loading import load
 from nemo_gym.config.server_folders import ServerFolder
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.config.sources import CONFIG_PATHS
-from nemo_gym.config.suggestions import closest, search_dir_for
-from nemo_gym.config.wording import counted
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.launcher.environments import interpreter_of, pip
 from nemo_gym.launcher.folder_tests import Tested, is_server_folder, run_tests, server_folders
+from nemo_gym.text import closest, counted, search_dir_for, visible
 
 if TYPE_CHECKING:
     from nemo_gym.contract.watching import Step
 
 ANY_FOLDER = ("resources_server", "environment", "benchmark")
+FIRST_S = 5.0
+"""Seconds after which a promise is reported outside a terminal. Each further report takes twice as long."""
+ERASE = "\r\x1b[K"
 
 
 def test(words: list[str]) -> int:
     """Run the tests of one environment with pytest, and return its exit code."""
-    settings = Options("ng_test", TestSettings, takes_config=False, names_folders=ANY_FOLDER).settings(words)
+    line = Options("ng_test", TestSettings, takes_config=False, names_folders=ANY_FOLDER).read(words)
+    plain = load(line.paths, line.overrides, skip_dotenv=True).plain
+    settings = settings_from(TestSettings, plain)
     folder = _folder_of(settings.entrypoint)
     if not (folder / "tests").is_dir() and _is_packaged(folder):
         raise DataError(f"{folder}: an installed package does not contain tests. Run them in a checkout.")
     if not (folder / "tests").is_dir():
         raise DataError(f"{folder}: no tests/ folder. Write a first test in tests/test_app.py.")
-    tested = run_tests(folder)
+    tested = run_tests(folder, plain)
     if not tested.has_tests:
         raise DataError(f"{folder / 'tests'}: no test found. Write a function test_… in tests/test_app.py.")
     if settings.should_validate_data:
@@ -57,7 +63,9 @@ def test_all(words: list[str]) -> int:
         "Run the tests of every server folder in the working folder and the --search-dirs. If they have none, test "
         "the shipped folders."
     )
-    settings = Options("ng_test_all", TestAllSettings, summary, takes_config=False).settings(words)
+    line = Options("ng_test_all", TestAllSettings, summary, takes_config=False).read(words)
+    plain = load(line.paths, line.overrides, skip_dotenv=True).plain
+    settings = settings_from(TestAllSettings, plain)
     if settings.shard_index >= settings.num_shards:
         raise ConfigError(
             f"shard_index={settings.shard_index} is out of range: with num_shards={settings.num_shards}, use 0 to "
@@ -66,7 +74,7 @@ def test_all(words: list[str]) -> int:
     tested: list[Tested] = []
     for folder in server_folders()[settings.shard_index :: settings.num_shards]:
         printing.say(f"── {ServerFolder.of(folder).name}")
-        tested.append(run_tests(folder))
+        tested.append(run_tests(folder, plain))
     tables.show(tables.tested(tested))
     printing.say(_counted(tested))
     lacks_tests = settings.fail_on_total_and_test_mismatch and not all(each.has_tests for each in tested)
@@ -86,8 +94,10 @@ def _counted(tested: Sequence[Tested]) -> str:
 def check(words: list[str]) -> int:
     """Check an environment by running rollouts in it, and return 1 if a check fails."""
     from nemo_gym.cli import tables
-    from nemo_gym.cli.check_progress import CheckProgress
-    from nemo_gym.contract import check_environment, open_environment, sample_of, tasks_in, write_examples
+    from nemo_gym.contract.checks import check_environment
+    from nemo_gym.contract.environment import open_environment
+    from nemo_gym.contract.examples import write_examples
+    from nemo_gym.contract.tasks import sample_of, tasks_in
     from nemo_gym.data.obtain import Obtainer
     from nemo_gym.web.threads import has_stuck_threads
 
@@ -103,7 +113,7 @@ def check(words: list[str]) -> int:
     # Read only the settings of this command here. The environment's config cannot be loaded yet, because it lacks the
     # model that the check adds.
     own = [each for each in line.overrides if len(each.path) == 1 and each.path[0] != CONFIG_PATHS]
-    settings = settings_from(CheckSettings, config.load(line.paths, own, skip_dotenv=True).plain)
+    settings = settings_from(CheckSettings, load(line.paths, own, skip_dotenv=True).plain)
     if settings.write_examples and own != line.overrides:
         raise ConfigError(
             f"write_examples: example rollouts are made with the unchanged config of {settings.entrypoint}. Leave out "
@@ -115,13 +125,13 @@ def check(words: list[str]) -> int:
         if settings.dataset is not None:
             path_of = Obtainer(environment.run, printing.note).path_of
             further += sample_of(environment, settings.dataset, path_of, count=settings.sample, seed=settings.seed)
-        with CheckProgress() as progress:
+        with _progress() as show:
             checking = check_environment(
                 environment,
                 further,
                 for_publishing=not (settings.unpublished or _is_packaged(folder)),
                 timeout_s=settings.timeout,
-                on_step=progress.show,
+                on_step=show,
                 on_stuck=_give_up,
             )
             findings = asyncio.run(checking)
@@ -136,6 +146,32 @@ def check(words: list[str]) -> int:
     return 1 if broken else 0
 
 
+@contextmanager
+def _progress() -> Iterator[Callable[[Step], None]]:
+    """Yield a function that shows the promise being tested, its time so far and the running step.
+
+    In a terminal, it changes one line. Otherwise, it prints a line for a promise that takes long.
+    """
+    is_terminal, promise, next_s = sys.stderr.isatty(), "", FIRST_S
+
+    def show(step: Step) -> None:
+        nonlocal promise, next_s
+        if is_terminal:
+            print(end=f"{ERASE}{visible(str(step))}", file=sys.stderr, flush=True)  # noqa: T201 - the CLI prints
+            return
+        if step.promise != promise:
+            promise, next_s = step.promise, FIRST_S
+        if step.seconds >= next_s:
+            next_s *= 2
+            printing.note(str(step))
+
+    try:
+        yield show
+    finally:
+        if is_terminal:
+            print(end=ERASE, file=sys.stderr, flush=True)  # noqa: T201 - the CLI prints
+
+
 def _give_up(step: Step) -> None:
     printing.note(f"Error: {step}. It does not end, and ignores interruptions.")
     _end(1)
@@ -148,9 +184,9 @@ def _end(code: int) -> NoReturn:
 
 def packages(words: list[str]) -> int:
     """List the packages of the Python environment in which a folder's server runs."""
-    line = Options("ng_pip_list", PipListSettings, takes_config=False).read(words)
-    run = config.load(line.paths, line.overrides, skip_dotenv=True, needs_variables=False)
-    settings = settings_from(PipListSettings, run.plain)
+    line = Options("ng_pip_list", PackagesSettings, takes_config=False).read(words)
+    run = load(line.paths, line.overrides, skip_dotenv=True, needs_variables=False)
+    settings = settings_from(PackagesSettings, run.plain)
     python = interpreter_of(_folder_of(settings.entrypoint, is_server_folder), run.plain)
     printing.note(f"{settings.entrypoint} runs with {python}")
     form = "json" if settings.as_json else settings.format

@@ -15,7 +15,7 @@ from nemo_gym.calls.client import ServerClient
 from nemo_gym.cli import printing, running, tables
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import StartSettings
-from nemo_gym.config import RunConfig
+from nemo_gym.config.models import RunConfig
 from nemo_gym.data.gather import AgentDataset, datasets_of_split, numbered_rows_of
 from nemo_gym.data.obtain import Obtainer
 from nemo_gym.errors import ServerCallError
@@ -29,7 +29,6 @@ from nemo_gym.evaluation.health import (
     try_rollouts,
     with_own_tools,
 )
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.launcher.warm import WarmStarter
 from nemo_gym.rollouts.usage import PriceFile
 from nemo_gym.schemas.row import Row
@@ -82,19 +81,19 @@ def _sample(datasets: list[AgentDataset], settings: HealthSettings) -> _Sample:
     rows: list[Row] = []
     planned: dict[str, int] = {}
     for each in datasets:
-        found = [row for _, row in numbered_rows_of(each)][: settings.limit]
+        found = [Row(row) for _, row in numbered_rows_of(each)][: settings.limit]
         repeats = settings.num_repeats or each.dataset.num_repeats
         planned[each.agent] = planned.get(each.agent, 0) + len(found) * repeats
         longest = max(found, key=_prompt_length, default=None)
         others = [row for row in found if row is not longest]
         chosen = random.Random(0).sample(others, min(settings.rows - 1, len(others)))
-        rows += [Row(row) for row in ([longest] if longest else []) + chosen]
-    numbered = [Row(row.fields).of_task(number).of_repeat(0) for number, row in enumerate(rows)]
+        rows += ([longest] if longest else []) + chosen
+    numbered = [row.of_task(number).of_repeat(0) for number, row in enumerate(rows)]
     return _Sample(numbered, planned)
 
 
-def _prompt_length(row: JsonObject) -> int:
-    return len(str((Row(row).params or {}).get("input")))
+def _prompt_length(row: Row) -> int:
+    return len(str((row.params or {}).get("input")))
 
 
 async def _check(run: RunConfig, sample: _Sample, settings: HealthSettings, prices: PriceFile | None) -> int:
@@ -107,12 +106,13 @@ async def _check(run: RunConfig, sample: _Sample, settings: HealthSettings, pric
             calls_tools=await _have_tools(client, run, sample.rows),
             wants_tokens=_wants_tokens(run),
             timeout_s=settings.rollout_timeout_s,
+            tool_choice=next(filter(None, ((row.params or {}).get("tool_choice") for row in sample.rows)), None),
         )
         tried = await try_rollouts(client, sample.rows, timeout_s=settings.rollout_timeout_s)
     finally:
         await client.aclose()
     agents = run.servers_of("responses_api_agents")
-    policies = {agent.name: (agent.settings.get("model_server") or {}).get("name", "") for agent in agents}
+    policies = {agent.name: agent.referred("model_server") for agent in agents}
     findings = with_own_tools(findings, tried, policies) + findings_of_rollouts(tried)
     if prices is not None:
         findings.append(finding_of_prices(tried, prices))
@@ -146,7 +146,6 @@ async def _have_tools(client: ServerClient, run: RunConfig, rows: list[Row]) -> 
 
 
 def _wants_tokens(run: RunConfig) -> bool:
-    captures = ServerClient.of_run(run).address_book.settings.token_id_capture.enabled
-    return captures or any(
+    return run.settings.token_id_capture.enabled or any(
         server.settings.get("return_token_id_information") is True for server in run.servers_of("responses_api_models")
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Generic, NamedTuple
 
-from nemo_gym import config
 from nemo_gym.cli import printing
 from nemo_gym.cli.options import Options, SettingsT, settings_from
+from nemo_gym.config.loading import load
 from nemo_gym.config.view import HF_TOKEN_KEY_NAME
-from nemo_gym.config.wording import counted
 from nemo_gym.data import huggingface
 from nemo_gym.data.gitlab import Project
 from nemo_gym.data.hub_settings import (
@@ -21,6 +21,7 @@ from nemo_gym.data.hub_settings import (
     UploadToHuggingFace,
 )
 from nemo_gym.errors import ConfigError, DataError
+from nemo_gym.text import counted
 
 
 def upload_to_hf(words: list[str]) -> int:
@@ -89,13 +90,17 @@ def delete_from_gitlab(words: list[str]) -> int:
     return 0
 
 
-def _read(words: list[str], program: str, model: type[SettingsT]) -> tuple[SettingsT, Mapping[str, object]]:
-    """Return a command's settings, and all top-level values of the config."""
+class _Given(NamedTuple, Generic[SettingsT]):
+    settings: SettingsT
+    plain: Mapping[str, object]
+    """All top-level values of the config."""
+
+
+def _read(words: list[str], program: str, model: type[SettingsT]) -> _Given[SettingsT]:
     line = Options(program, model, takes_config=False).read(words)
-    plain = {**_token_of_environment(), **config.load(line.paths, line.overrides, needs_variables=False).plain}
-    return settings_from(model, plain), plain
-
-
-def _token_of_environment() -> dict[str, str]:
     token = os.environ.get(huggingface.TOKEN)
-    return {HF_TOKEN_KEY_NAME: token} if token else {}
+    plain = {
+        **({HF_TOKEN_KEY_NAME: token} if token else {}),
+        **load(line.paths, line.overrides, needs_variables=False).plain,
+    }
+    return _Given(settings_from(model, plain), plain)

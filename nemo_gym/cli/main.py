@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,11 +11,10 @@ from pathlib import Path
 from nemo_gym.cli import printing
 from nemo_gym.cli.commands import Command, all_commands, by_script, by_words
 from nemo_gym.cli.signals import interrupt_on_signals
-from nemo_gym.config.suggestions import did_you_mean
 from nemo_gym.errors import UsageError, UserError
 from nemo_gym.http.open_files import raise_open_files_limit
 from nemo_gym.paths import EXTRA_ROOTS_ENV_VAR, missing_extra_roots
-from nemo_gym.text import VisibleFormatter
+from nemo_gym.text import VisibleFormatter, did_you_mean
 from nemo_gym.version import __version__
 
 JSON_WORDS = {"--json", "+json=true", "++json=true", "json=true"}
@@ -48,7 +46,7 @@ def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
         return 130
     except BrokenPipeError:
         # Exit without a message, as other tools do, because the program that reads the output has closed the pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        printing.discard_output()
         return 1
     except OSError as error:
         if error.filename is None:

@@ -9,12 +9,14 @@ import typing
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
-from nemo_gym import config, paths
+from nemo_gym import paths
+from nemo_gym.cli import outside
 from nemo_gym.cli.commands import by_program
 from nemo_gym.cli.flags import (
     add_flag,
@@ -34,16 +36,16 @@ from nemo_gym.cli.selectors import (
     check_search_dir,
     take_selected,
 )
+from nemo_gym.config.explain import problems_by_key
 from nemo_gym.config.overrides import Override, override_of_flag, parse_override, value_of_flag
 from nemo_gym.config.pairing import AGENT_CONFIG
 from nemo_gym.config.removed import removed_flag
 from nemo_gym.config.run_settings import TOP_LEVEL_KEYS
 from nemo_gym.config.settings import ENVIRONMENT_SERVERS, SERVER_TYPES
 from nemo_gym.config.sources import CONFIG_PATHS, known_keys
-from nemo_gym.config.suggestions import closest
 from nemo_gym.config.tree import dotted, plain
 from nemo_gym.errors import UsageError
-from nemo_gym.text import log_to_terminal
+from nemo_gym.text import closest, log_to_terminal
 
 SettingsT = TypeVar("SettingsT", bound=BaseModel)
 NAME = re.compile(r"[\w./-]*\w[\w./-]*")
@@ -57,6 +59,7 @@ FILES = ("input_glob", "rollouts_jsonl_fpath", "input_jsonl_fpath")
 """Settings that take a file of rows or rollouts. If a .jsonl file is given without a flag, one of these flags is
 suggested: the first one that the command has."""
 _TIERS = tuple(f"{tier}/" for tier in {*SERVER_TYPES, *(selector.folder for selector in SELECTORS)})
+SPLIT = "split"
 NEAR = 0.75
 """The minimum similarity that counts as a typo, such as `num_repeat` for `num_repeats`."""
 
@@ -151,7 +154,10 @@ class Options(Generic[SettingsT]):
 
     def settings(self, words: Sequence[str]) -> SettingsT:
         """Parse the arguments of a command that needs only its settings, and no config."""
-        return settings_from(self.model, config.load(*self.read(words), skip_dotenv=True).plain)
+        # Import this here, because `--help` does not need it.
+        from nemo_gym.config.loading import load
+
+        return settings_from(self.model, load(*self.read(words), skip_dotenv=True).plain)
 
     def read(self, words: Sequence[str]) -> CommandLine:
         """Parse the arguments into config files and overrides. Exit with code 0 after help, and 2 on a usage error."""
@@ -170,9 +176,20 @@ class Options(Generic[SettingsT]):
             earlier = os.environ.get(paths.EXTRA_ROOTS_ENV_VAR)
             os.environ[paths.EXTRA_ROOTS_ENV_VAR] = os.pathsep.join(filter(None, [earlier, folder]))
         files = [*(given.pop("config", None) or []), *(take_selected(given) if self.takes_config else ())]
+        of_outside: list[Override] = []
+        split = given.get(SPLIT) if SPLIT in self.model.model_fields else given.pop(SPLIT, None)
+        if place := given.pop(outside.KEY, None):
+            config, of_outside = outside.outside_of(place, split)
+            files.insert(0, config)
+            # The flag may name a split of the environment, which is unknown here. Rows of a given file have none.
+            split = None if given.get("input_jsonl_fpath") else "example"
+            known_here = {SPLIT: split, "entrypoint": str(Path(config).parents[1]), "unpublished": True}
+            given |= {key: value for key, value in known_here.items() if key in self.model.model_fields}
+        elif split is not None and SPLIT not in self.model.model_fields:
+            parser.error(f"--{SPLIT} names a split of the environment of {outside.FLAG}, which is missing")
         if name := given.get(AGENT_CONFIG):
             given[AGENT_CONFIG] = agent_config(name)
-        overrides = self._named(parser, given.pop("overrides"))
+        overrides = self._named(parser, given.pop("overrides")) + of_outside
         if files and not self.takes_config:
             overrides.append(override_of_flag("--config", CONFIG_PATHS, files))
             files = []
@@ -285,10 +302,16 @@ class Options(Generic[SettingsT]):
         if len(names) > 1:
             hint = ". Put words that belong together in quotes" if self.named_by else ""
             parser.error(f"expected at most one name, got {len(names)}: {' '.join(names)}{hint}")
-        meant = {word: _folder_in("resources_servers", word) if key == "entrypoint" else word for word in names}
+        meant = {word: self._folder_named(word) if key == "entrypoint" else word for word in names}
         return [
             override_of_flag("", str(key), meant[word]) if word in names else parse_override(word) for word in words
         ]
+
+    def _folder_named(self, name: str) -> str:
+        """Return the first folder of this name among those that the command accepts."""
+        tiers = [selector.folder for selector in reversed(SELECTORS) if selector.key in self.names_folders]
+        choices = [_folder_in(tier, name) for tier in tiers]
+        return next((each for each in choices if paths.find(each, Path.is_dir)), choices[0])
 
     def _listed(self, key: str, words: list[str]) -> list[Override]:
         """Combine names and paths into one override of a list setting, including existing paths that contain '='."""
@@ -361,6 +384,12 @@ class Options(Generic[SettingsT]):
                         metavar="NAME",
                         help=f"The folder {selector.folder}/NAME.",
                     )
+        if self.takes_config or self.takes_other_keys:
+            parser.add_argument(outside.FLAG, dest=outside.KEY, metavar="KIND:ADDRESS", help=outside.MEANING)
+            if SPLIT not in self.model.model_fields:
+                parser.add_argument(
+                    f"--{SPLIT}", metavar="NAME", help=f"The split of the environment of {outside.FLAG}."
+                )
         parser.add_argument(
             "--search-dir", action="append", metavar="DIR", help="A folder with your own environments."
         )
@@ -387,7 +416,7 @@ def settings_from(model: type[SettingsT], values: Mapping[str, object]) -> Setti
     except ValidationError as error:
         problems = []
         missing = {each["loc"][0] for each in error.errors() if each["type"] == "missing" and len(each["loc"]) == 1}
-        for key, problem in config.problems_by_key(error).items():
+        for key, problem in problems_by_key(error).items():
             if key in missing:
                 meant = closest(key, [name for name in values if name not in keys])
                 hint = f" (is '{meant}' a misspelling of it?)" if meant else ""

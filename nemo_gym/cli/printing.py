@@ -6,6 +6,7 @@ Texts by models and servers are not trusted, so control characters are made visi
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable
@@ -45,6 +46,14 @@ def print_line(server: str, line: str) -> None:
     except BrokenPipeError:
         discard_output()
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def check_reader() -> None:
+    """Raise `BrokenPipeError` if the reader of the output pipe has closed it, which otherwise only a write shows."""
+    output = select.poll()
+    output.register(sys.stdout.fileno(), 0)
+    if any(event & select.POLLERR for _, event in output.poll(0)):
+        raise BrokenPipeError
 
 
 def discard_output() -> None:

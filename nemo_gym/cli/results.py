@@ -7,17 +7,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from nemo_gym import config
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.running import live_runs
 from nemo_gym.cli import printing, running, tables
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import StartSettings
-from nemo_gym.config import RunConfig
+from nemo_gym.config.loading import load
+from nemo_gym.config.models import RunConfig
 from nemo_gym.config.without_model import load_for_metrics, only_for
-from nemo_gym.config.wording import counted
 from nemo_gym.errors import ConfigError
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics import Completion, write_profile
 from nemo_gym.metrics.profile import RewardProfileConfig, with_pass_rates
 from nemo_gym.metrics.profile import profile as profile_of
@@ -30,6 +28,8 @@ from nemo_gym.rollouts.shards import (
     find_shards,
     merge_shards,
 )
+from nemo_gym.schemas.rollout import AgentMetrics
+from nemo_gym.text import counted
 
 
 class ProfileSettings(RewardProfileConfig):
@@ -100,7 +100,7 @@ def _serving(run: RunConfig, agents: list[str], settings: StartSettings) -> Iter
         yield None
 
 
-async def _ask(client: ServerClient | None, results: Sequence[Path], written: Path) -> list[JsonObject]:
+async def _ask(client: ServerClient | None, results: Sequence[Path], written: Path) -> list[AgentMetrics]:
     try:
         return await aggregate_all(client, results, written)
     finally:
@@ -111,7 +111,7 @@ async def _ask(client: ServerClient | None, results: Sequence[Path], written: Pa
 def profile(words: list[str]) -> int:
     """Match rollouts with their input rows and write reward statistics. No running servers are needed."""
     line = Options("ng_reward_profile", ProfileSettings, takes_config=False).read(words)
-    given = dict(config.load(line.paths, line.overrides, skip_dotenv=True).plain)
+    given = dict(load(line.paths, line.overrides, skip_dotenv=True).plain)
     if "input_jsonl_fpath" in given:
         given.setdefault("materialized_inputs_jsonl_fpath", given["input_jsonl_fpath"])
     settings = settings_from(ProfileSettings, given)

@@ -15,41 +15,42 @@ from typing import TypeVar
 from omegaconf import OmegaConf
 
 from nemo_gym.calls.client import ServerClient
-from nemo_gym.calls.loads import blocked_seconds
+from nemo_gym.calls.loads import Load, loads_of
 from nemo_gym.calls.running import live_runs
 from nemo_gym.calls.task_rules import TaskRules
-from nemo_gym.cli import printing, running
+from nemo_gym.cli import outside, printing, running
 from nemo_gym.cli.background import is_in_background, start_in_background
 from nemo_gym.cli.failure_reporter import FailureReporter
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.cli.signals import stop_signals
-from nemo_gym.config import RunConfig
+from nemo_gym.config.checks import with_only_agent
 from nemo_gym.config.masking import masked
-from nemo_gym.config.overrides import Override
+from nemo_gym.config.models import RunConfig
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.config.self_judged import self_judged
+from nemo_gym.config.subject import RunSubject
 from nemo_gym.config.without_model import load_as_written
-from nemo_gym.config.wording import counted
 from nemo_gym.data.exporters import export
 from nemo_gym.data.gather import datasets_of_split, rows_of, split_of
 from nemo_gym.data.obtain import Obtainer
 from nemo_gym.errors import ConfigError, DataError, LaunchError, UsageError
-from nemo_gym.jsonl import JsonObject, write_rows
-from nemo_gym.launcher import RunningServers
+from nemo_gym.jsonl import write_rows
+from nemo_gym.launcher.local import RunningServers
 from nemo_gym.launcher.warm import WarmStarter
 from nemo_gym.memory import settle_memory, tend_memory
 from nemo_gym.rollouts.aggregate import aggregate
+from nemo_gym.rollouts.amending import place_of
 from nemo_gym.rollouts.collector import collect as collect_rollouts
 from nemo_gym.rollouts.job import CollectJob, EndToEndJob, RunFiles
 from nemo_gym.rollouts.lock import locked
-from nemo_gym.rollouts.matching import place_of
 from nemo_gym.rollouts.opening import OpenRun, open_run
 from nemo_gym.rollouts.outcome import Record, Summary
 from nemo_gym.rollouts.progress import Progress
-from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.rollouts.tasks import TaskPlan, check_size, find_input
 from nemo_gym.rollouts.usage import PriceFile
+from nemo_gym.schemas.rollout import AgentMetrics
+from nemo_gym.text import counted
 from nemo_gym.web.blocking import CURE
 
 ResultT = TypeVar("ResultT")
@@ -94,8 +95,7 @@ def collect(words: list[str]) -> int:
     files.check_not_read([rows], *map(Path, folders))
     rules, elsewhere = client.address_book.task_rules, running.choices_by_agent(runs)
     plan = TaskPlan(rows, job, client.agent_names(), elsewhere=elsewhere, rules=rules, notice=printing.note)
-    subject = RunSubject.of_config(client.global_config_dict)
-    with locked(files), open_run(plan, files, subject, secrets=secrets_of(run)) as opened:
+    with locked(files), open_run(plan, files, client.shared_run.subject, secrets=secrets_of(run)) as opened:
         code = _collect_and_report(client, opened)
         if code != INTERRUPTED:
             shown = masked(OmegaConf.to_container(client.global_config_dict))
@@ -107,13 +107,11 @@ def collect(words: list[str]) -> int:
 def run(words: list[str], starter: WarmStarter | None = None) -> int:
     """Start the servers of a config, collect rollouts over a split of its datasets, and stop the servers."""
     line = COLLECT_WITH_SERVERS.read(words)
-    return _run(line.paths, line.overrides, starter)
-
-
-def _run(config_paths: list[str], overrides: list[Override], starter: WarmStarter | None) -> int:
-    run_config = running.load_to_start(config_paths, overrides)
+    run_config = running.load_to_start(line.paths, line.overrides)
     job = settings_from(EndToEndJob, run_config.plain)
     settings = settings_from(StartSettings, run_config.plain)
+    if job.agent_name is not None and job.input_jsonl_fpath is None:
+        run_config = with_only_agent(run_config, job.agent_name)
     agents = run_config.agent_names
     if job.split == "train" and run_config.settings.model_cache is not None:
         raise ConfigError(
@@ -125,8 +123,8 @@ def _run(config_paths: list[str], overrides: list[Override], starter: WarmStarte
             "join is for machines that only serve: ng_run … --join URL. To collect from a run on other machines, use "
             "ng_collect_rollouts with --head_server.host HOST --head_server.port PORT."
         )
-    for line in self_judged(run_config):
-        printing.note(f"note: {line}")
+    for text in self_judged(run_config):
+        printing.note(f"note: {text}")
     if settings.dry_run:
         with running.launch_for(run_config, settings, starter, on_line=None):
             printing.say(f"{counted(len(run_config.servers), 'server')} can be started")
@@ -167,6 +165,9 @@ def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Task
         files.check_not_read([given])
         agent = job.agent_name or (agents[0] if len(agents) == 1 else None)
         return TaskPlan(given, job.model_copy(update={"agent_name": agent}), agents, rules=rules, notice=printing.note)
+    if (made := run_config.plain.get(outside.ROWS)) is not None and not job.resume_from_cache:
+        # The tasks of an environment elsewhere may have changed since an earlier run.
+        Path(str(made)).unlink(missing_ok=True)
     split = job.split or split_of(run_config)
     job = job.model_copy(update={"split": split})
     rows = files.prepared / f"{split}.jsonl"
@@ -227,19 +228,20 @@ def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServ
 
 async def _collect(
     client: ServerClient, run: OpenRun, servers: RunningServers | None, reporter: FailureReporter
-) -> list[JsonObject] | None:
+) -> list[AgentMetrics] | None:
     def on_record(record: Record, summary: Summary) -> None:
         reporter.take(record)
         progress.advance(record, summary)
 
     settle_memory()
     tending = asyncio.create_task(tend_memory())
-    began_at, before = time.monotonic(), await blocked_seconds(client)
+    began_at, before = time.monotonic(), await loads_of(client)
     try:
         with Progress(run.summary) as progress:
             collecting = collect_rollouts(client, run, on_record=on_record, on_stop=_stop_this_process)
             await while_up(servers, collecting)
-        after, took_s = await blocked_seconds(client), time.monotonic() - began_at
+        after, took_s = await loads_of(client), time.monotonic() - began_at
+        run.summary.engine_calls = _engine_calls(before, after)
         run.warnings += _blocked(before, after, took_s)
         if run.settings.disable_aggregation:
             return None
@@ -254,14 +256,28 @@ async def _collect(
         await client.aclose()
 
 
-def _blocked(before: Mapping[str, float], after: Mapping[str, float], took_s: float) -> list[str]:
+def _blocked(before: Mapping[str, Load], after: Mapping[str, Load], took_s: float) -> list[str]:
     """Return a warning for each handler that blocked its event loop for a considerable part of a run."""
-    gained = {handler: seconds - before.get(handler, 0.0) for handler, seconds in after.items()}
+    earlier = {server: load.blocked_s for server, load in before.items()}
     return [
-        f"{handler} blocked the event loop of its server for {seconds:.1f} s, and all other rollouts with it. {CURE}."
-        for handler, seconds in gained.items()
-        if seconds >= max(BLOCKED_S, BLOCKED_SHARE * took_s)
+        f"{server} {handler} blocked the event loop of its server for {gained:.1f} s, and all other rollouts with it. "
+        f"{CURE}."
+        for server, load in after.items()
+        for handler, seconds in load.blocked_s.items()
+        if (gained := seconds - earlier.get(server, {}).get(handler, 0.0)) >= max(BLOCKED_S, BLOCKED_SHARE * took_s)
     ]
+
+
+def _engine_calls(before: Mapping[str, Load], after: Mapping[str, Load]) -> dict[str, dict[str, int]]:
+    """Return how many calls stayed with their rollout's engine, and how many moved, for servers with several."""
+    found = {}
+    for server, load in after.items():
+        kept, moved = load.kept, load.moved
+        if (earlier := before.get(server)) is not None:
+            kept, moved = kept - earlier.kept, moved - earlier.moved
+        if kept > 0 or moved > 0:
+            found[server] = {"kept": kept, "moved": moved}
+    return found
 
 
 def _stop_this_process() -> None:
@@ -291,7 +307,7 @@ async def while_up(servers: RunningServers | None, work: Coroutine[object, None,
 def report(
     files: RunFiles,
     summary: Summary,
-    metrics: list[JsonObject] | None,
+    metrics: list[AgentMetrics] | None,
     reporter: FailureReporter,
     prices: PriceFile | None = None,
     *,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from nemo_gym import config, plugins
+from nemo_gym import plugins
 from nemo_gym.calls import loads
 from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient
@@ -18,21 +18,22 @@ from nemo_gym.calls.look_up import addresses_of
 from nemo_gym.calls.running import RunRecord
 from nemo_gym.cli import printing
 from nemo_gym.cli.settings import StartSettings
-from nemo_gym.config import HeadConfig, RunConfig
 from nemo_gym.config.allowed_pairings import accepted
-from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
+from nemo_gym.config.endpoints import model_endpoints
+from nemo_gym.config.loading import load
 from nemo_gym.config.masking import mask_text
+from nemo_gym.config.models import HeadConfig, RunConfig
 from nemo_gym.config.overrides import Override
 from nemo_gym.config.process import ServerInstance
-from nemo_gym.config.suggestions import did_you_mean_or_all
-from nemo_gym.config.wording import counted
 from nemo_gym.data.benchmarks import check_prepared
 from nemo_gym.errors import ConfigError, DataError, LaunchError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.probe import Trouble, trouble_of
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.launcher import RunningServers, WarmStarter, launch
+from nemo_gym.launcher.local import RunningServers, launch
+from nemo_gym.launcher.warm import WarmStarter
 from nemo_gym.launcher.watch import LineSink
+from nemo_gym.text import counted, did_you_mean_or_all
 
 LOCAL = "local"
 PROBE_TIMEOUT_S = 5.0
@@ -47,7 +48,7 @@ REFUSED_S = 60.0
 
 def load_to_start(files: Sequence[str], overrides: Sequence[Override | str]) -> RunConfig:
     """Load a config whose servers are to be started, and print its notes."""
-    run = with_checked_pairing(config.load(files, overrides, require_servers=True))
+    run = with_checked_pairing(load(files, overrides, require_servers=True))
     for text in run.notes:
         printing.note(f"note: {text}")
     return run
@@ -146,7 +147,7 @@ def _await_model_endpoints(servers: RunningServers, settings: StartSettings) -> 
         return
     lasting = (Trouble.UNKNOWN_NAME, Trouble.PLAIN, Trouble.UNTRUSTED, Trouble.INVALID)
     limits = dict.fromkeys(Trouble, timeout_s) | dict.fromkeys(lasting, min(LASTING_S, timeout_s))
-    if READINESS_KEY not in settings.model_fields_set:
+    if "model_endpoint_readiness_timeout_seconds" not in settings.model_fields_set:
         limits[Trouble.REFUSED] = REFUSED_S
     endpoints = model_endpoints(servers.run)
     remind_at = started_at = time.monotonic()
@@ -164,8 +165,8 @@ def _await_model_endpoints(servers: RunningServers, settings: StartSettings) -> 
             if waited_s > limit_s or now - started_at > timeout_s:
                 raise LaunchError(
                     f"model endpoint {mask_text(url)}: {trouble}, for {waited_s:.0f} s. {trouble.advice}, correct its "
-                    f"address ({endpoints[url]}), or set --{READINESS_KEY} SECONDS to wait longer, 0 to continue "
-                    "without it."
+                    f"address ({endpoints[url]}), or set --model_endpoint_readiness_timeout_seconds SECONDS "
+                    "to wait longer, 0 to continue without it."
                 )
             if now >= remind_at:
                 printing.note(

@@ -8,18 +8,19 @@ from pathlib import Path
 
 import orjson
 from pydantic import Field
+from pydantic.json_schema import JsonSchemaValue
 from rich.table import Column
 
-from nemo_gym import config
 from nemo_gym.cli import printing, tables
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.selectors import environment_config
 from nemo_gym.cli.settings import JsonSettings
+from nemo_gym.config.loading import load
 from nemo_gym.config.overrides import Override
 from nemo_gym.config.reading import shown
 from nemo_gym.config.sources import CONFIG_PATHS
 from nemo_gym.contract.environment import open_configs
-from nemo_gym.contract.schema import DETAILS_KEY, schema_of
+from nemo_gym.contract.schema import schema_of
 from nemo_gym.errors import UsageError
 from nemo_gym.jsonl import JsonObject
 
@@ -44,7 +45,7 @@ def schema(words: list[str]) -> int:
     """Print an environment's row fields, tools and settings, and the fields that grading adds."""
     line = Options("ng env schema", SchemaSettings, named_by="name", usual_selector="--environment").read(words)
     own = [each for each in line.overrides if _is_own(each)]
-    settings = settings_from(SchemaSettings, config.load([], own, skip_dotenv=True).plain)
+    settings = settings_from(SchemaSettings, load([], own, skip_dotenv=True).plain)
     overrides = [each for each in line.overrides if not _is_own(each)]
     files = [*line.paths, *([environment_config(settings.name)] if settings.name else [])]
     if not files and not any(each.path[0] == CONFIG_PATHS for each in overrides):
@@ -63,8 +64,8 @@ def _is_own(override: Override) -> bool:
     return override.path in {("name",), ("json",)}
 
 
-def _show(found: JsonObject, folder: Path) -> None:
-    details = found[DETAILS_KEY]
+def _show(found: JsonSchemaValue, folder: Path) -> None:
+    details = found["x-nemo-gym"]
     printing.say(f"{found['title']} ({shown(folder)})\n")
     _section("Fields of a row", _fields(found, found["required"], found.get("$defs", {})))
     if details["tools"]:
@@ -93,7 +94,7 @@ def _table(*columns: str) -> tables.Table:
     return tables.Table(*(Column(name, overflow="fold") for name in columns))
 
 
-def _fields(schema: JsonObject, required: list[str] | None, definitions: JsonObject) -> tables.Table:
+def _fields(schema: JsonSchemaValue, required: list[str] | None, definitions: JsonSchemaValue) -> tables.Table:
     table = _table("name", "type", *([] if required is None else ["default"]), "meaning")
     for name, each in schema["properties"].items():
         default = "required" if name in (required or ()) else _default(each)
@@ -120,12 +121,12 @@ def _default(field: Mapping[str, object]) -> str:
     return f"{written[:LONGEST_DEFAULT]}…" if len(written) > LONGEST_DEFAULT else written
 
 
-def _type(schema: JsonObject, definitions: JsonObject) -> str:
+def _type(schema: JsonSchemaValue, definitions: JsonSchemaValue) -> str:
     """Return a schema's type in words, such as `list of text`."""
     return " or ".join(dict.fromkeys(_types(schema, definitions))) or "any"
 
 
-def _types(schema: JsonObject, definitions: JsonObject) -> Iterator[str]:
+def _types(schema: JsonSchemaValue, definitions: JsonSchemaValue) -> Iterator[str]:
     if reference := schema.get("$ref"):
         target = definitions.get(reference.rpartition("/")[2], {})
         yield from _types(target, definitions) if "properties" not in target else [_object(target, definitions)]
@@ -143,7 +144,7 @@ def _types(schema: JsonObject, definitions: JsonObject) -> Iterator[str]:
             yield NAMES_OF_TYPES.get(kind, kind)
 
 
-def _object(schema: JsonObject, definitions: JsonObject) -> str:
+def _object(schema: JsonSchemaValue, definitions: JsonSchemaValue) -> str:
     if len(schema["properties"]) > MOST_FIELDS:
         return "object"
     needed = schema.get("required", ())

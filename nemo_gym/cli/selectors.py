@@ -11,8 +11,8 @@ from nemo_gym import paths
 from nemo_gym.cli import printing
 from nemo_gym.config.pairing import AGENT_CONFIG
 from nemo_gym.config.settings import SERVER_TYPES
-from nemo_gym.config.suggestions import closest, did_you_mean_or_all, search_dir_for
 from nemo_gym.errors import ConfigPathNotFoundError
+from nemo_gym.text import closest, did_you_mean_or_all, search_dir_for
 
 
 class Selector(NamedTuple):
@@ -32,11 +32,13 @@ class Selector(NamedTuple):
         return self.flag.lstrip("-").replace("-", "_")
 
     def path_of(self, name: str) -> str:
-        """Return the config's path for `name` or `name/flavor`, relative to a search root."""
-        first, _, last = name.rpartition("/")
-        own = f"{self.folder}/{name}/" + (f"configs/{last}.yaml" if self.is_server else "config.yaml")
-        flavor = f"{self.folder}/{first}/configs/{last}.yaml" if self.is_server else f"{self.folder}/{name}.yaml"
-        return own if not first or paths.find(own, Path.is_file) else flavor
+        """Return the config's path for `name` or `name/flavor`, relative to a search root. Both may have slashes."""
+        parts = name.split("/")
+        own = f"{name}/" + (f"configs/{parts[-1]}.yaml" if self.is_server else "config.yaml")
+        inner = "/configs/" if self.is_server else "/"
+        flavors = [f"{'/'.join(parts[:at])}{inner}{'/'.join(parts[at:])}.yaml" for at in range(len(parts) - 1, 0, -1)]
+        choices = [f"{self.folder}/{each}" for each in (own, *flavors)]
+        return next((each for each in choices if paths.find(each, Path.is_file)), choices[-1])
 
     def known(self) -> set[str]:
         """Return the names of all folders that this flag can select."""
@@ -45,8 +47,9 @@ class Selector(NamedTuple):
 
     def flavors(self, name: str) -> list[str]:
         """Return the names of a folder's configs."""
-        pattern = "configs/*.yaml" if self.is_server else "*.yaml"
-        return [path.stem for root in paths.search_roots() for path in (root / self.folder / name).glob(pattern)]
+        folders = [root / self.folder / name / ("configs" if self.is_server else "") for root in paths.search_roots()]
+        pattern = "**/*.yaml" if self.is_server else "*.yaml"
+        return [path.relative_to(each).with_suffix("").as_posix() for each in folders for path in each.glob(pattern)]
 
 
 SELECTORS = (
@@ -96,9 +99,14 @@ def agent_config(name: str) -> str:
     return _found(AGENT_TYPE, name)
 
 
-def environment_config(name: str) -> str:
-    """Return the config that `--environment NAME` selects."""
-    return _found(next(selector for selector in SELECTORS if selector.flag == "--environment"), name)
+def environment_config(name: str, kind: str | None = None) -> str:
+    """Return the config that `--environment NAME` selects. With a kind, return only an environment's or a benchmark's.
+
+    Raise `ConfigPathNotFoundError` with suggestions for an unknown name.
+    """
+    selector = next(each for each in SELECTORS if each.key == (kind or "environment"))
+    others = tuple(each for each in selector.others if kind is None or each != "--benchmark")
+    return _found(selector._replace(others=others), name)
 
 
 def check_search_dir(given: str) -> None:

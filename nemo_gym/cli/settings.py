@@ -24,6 +24,15 @@ class JsonSettings(CommandSettings):
     """Print JSON instead of a table."""
 
 
+class NamedSettings(JsonSettings):
+    """Parameters of commands that take the name of an environment."""
+
+    name: str | None = None
+    """The name of an environment or benchmark, as `ng list environments` prints it."""
+    kind: Literal["environment", "benchmark"] | None = None
+    """`benchmark` selects the benchmark if an environment has the same name."""
+
+
 class StartSettings(CommandSettings):
     """Parameters of `ng_run` and of other commands that start servers."""
 
@@ -51,7 +60,7 @@ class StartSettings(CommandSettings):
     """Build every server from its settings, then exit."""
 
 
-class ValidateSettings(CommandSettings):
+class ValidateSettings(NamedSettings):
     """Parameters of `ng env validate`."""
 
     ready_timeout_s: float = Field(default=30.0, gt=0)
@@ -92,11 +101,6 @@ class PackagesSettings(EntrypointSettings):
     """Format of the list, as in `pip list --format`."""
     outdated: bool = False
     """Only list packages that have a newer version; this queries the package index."""
-
-
-class PipListSettings(PackagesSettings):
-    """`PackagesSettings` with a `--json` flag."""
-
     as_json: bool = Field(default=False, alias="json")
     """The same as format=json."""
 
@@ -149,13 +153,10 @@ class ListEnvironmentsSettings(ListSettings):
     """Only list environments of this domain."""
     kind: Literal["environment", "benchmark"] | None = None
     """Only list environments, or only benchmarks."""
-
-
-class VersionSettings(CommandSettings):
-    """Parameters of `ng version`."""
-
-    json_format: bool = Field(default=False, alias="json")
-    """Print JSON."""
+    place: str | None = Field(default=None, alias="from")
+    """List the tasks of an environment of another framework, KIND:ADDRESS."""
+    split: str | None = None
+    """The split of the environment of --from. By default, its first one."""
 
 
 class CheckSettings(EntrypointSettings):

@@ -7,7 +7,7 @@ import threading
 
 
 def stop_signals() -> list[signal.Signals]:
-    """Return the signals that end a command in an orderly way, except those that this process ignores."""
+    """Return the signals that end a command in an orderly way, except those that are ignored, as under nohup."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 

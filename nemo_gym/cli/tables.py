@@ -14,15 +14,15 @@ from rich.table import Column
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from nemo_gym.config.wording import decimal
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics.intervals import CI_HIGH, CI_LOW
 from nemo_gym.metrics.pass_at_k import highest_k_metrics
-from nemo_gym.text import visible
+from nemo_gym.schemas.rollout import AgentMetrics, LedgerOutcomes
+from nemo_gym.text import decimal, visible
 
 if TYPE_CHECKING:
     # Import these modules for types only, because they import others that most tables do not need.
-    from nemo_gym.contract import Finding
+    from nemo_gym.contract.checks import Finding
     from nemo_gym.contract.pairing import Fit
     from nemo_gym.data.catalog import Component
     from nemo_gym.evaluation.health import Finding as Checked
@@ -189,6 +189,15 @@ def benchmarks(found: Sequence[Component]) -> Table:
     return table
 
 
+def tasks(found: Sequence[Mapping[str, object]]) -> Table:
+    """Return a table of tasks: their numbers, and the fields of their rows that are numbers or short texts."""
+    names = dict.fromkeys(name for each in found for name in each)
+    table = Table(Column("task", justify="right"), *(Column(name, overflow="fold") for name in names))
+    for number, each in enumerate(found):
+        table.add_row(str(number), *(safe(each.get(name, "")) for name in names))
+    return table
+
+
 def component(one: Component) -> Table:
     """Return a table with all details of one component."""
     table = Table(Column(style="bold"), Column(overflow="fold"), show_header=False)
@@ -198,7 +207,7 @@ def component(one: Component) -> Table:
     return table
 
 
-def key_metrics(metrics: Sequence[JsonObject], *, are_benchmarks: bool = False) -> Table | Group:
+def key_metrics(metrics: Sequence[AgentMetrics], *, are_benchmarks: bool = False) -> Table | Group:
     """Return a table of rewards and key metrics: one column per agent if they fit, else one row per agent.
 
     Several benchmarks always have one row each, because their metrics differ. If the terminal is too narrow for the
@@ -230,7 +239,7 @@ def histogram(rewards: Sequence[float], *, title: str) -> Table:
     return table
 
 
-def _agents_in_rows(metrics: Sequence[JsonObject]) -> Table:
+def _agents_in_rows(metrics: Sequence[AgentMetrics]) -> Table:
     columns = [
         (Column("agent", overflow="fold"), [safe(str(agent["agent_ref"]["name"])) for agent in metrics]),
         (Column(REWARD, justify="right", style="bold"), [safe(_shown(agent, REWARD)) for agent in metrics]),
@@ -249,7 +258,7 @@ def _agents_in_rows(metrics: Sequence[JsonObject]) -> Table:
     return table
 
 
-def _agents_below_each_other(metrics: Sequence[JsonObject], *, shown: int | None) -> Group:
+def _agents_below_each_other(metrics: Sequence[AgentMetrics], *, shown: int | None) -> Group:
     """Return a list of metrics for each agent, with the first `shown` key metrics. `None` shows all of them."""
     return Group(
         Text("Key metrics", style="italic"),
@@ -257,7 +266,7 @@ def _agents_below_each_other(metrics: Sequence[JsonObject], *, shown: int | None
     )
 
 
-def _list_of(agent: JsonObject, shown: int | None) -> Table:
+def _list_of(agent: AgentMetrics, shown: int | None) -> Table:
     table = Table(Column(overflow="fold"), Column(justify="right", overflow="fold"), show_header=False)
 
     def add(name: str, style: str = "") -> None:
@@ -281,19 +290,19 @@ def _list_of(agent: JsonObject, shown: int | None) -> Table:
     return table
 
 
-def _chosen_for_row(agent: JsonObject) -> list[str]:
+def _chosen_for_row(agent: AgentMetrics) -> list[str]:
     """Return the names of the metrics to show, with a benchmark's main metrics first."""
     return sorted(_chosen(agent), key=lambda name: not name.startswith(AVERAGED))
 
 
-def _others(agent: JsonObject) -> Text:
+def _others(agent: AgentMetrics) -> Text:
     chosen = _chosen_for_row(agent)
     more = len(chosen) - SHOWN_IN_ROW
     named = ", ".join(f"{name} {_shown(agent, name)}" for name in chosen[:SHOWN_IN_ROW])
     return safe(named + (f", … {more} more" if more > 0 else ""))
 
 
-def _agents_in_columns(metrics: Sequence[JsonObject]) -> Table:
+def _agents_in_columns(metrics: Sequence[AgentMetrics]) -> Table:
     table = Table(Column("metric", overflow="fold"), title="Key metrics")
     for agent in metrics:
         table.add_column(safe(agent["agent_ref"]["name"]), justify="right", overflow="fold")
@@ -318,7 +327,7 @@ def _agents_in_columns(metrics: Sequence[JsonObject]) -> Table:
     return table
 
 
-def _chosen(agent: JsonObject) -> list[str]:
+def _chosen(agent: AgentMetrics) -> list[str]:
     """Return the names of the metrics to show, apart from the reward.
 
     These are the key metrics, without the means of fields that were already in the rows. If the key metrics include
@@ -332,7 +341,7 @@ def _chosen(agent: JsonObject) -> list[str]:
     return sorted(chosen)
 
 
-def _shown(agent: JsonObject, name: str) -> str:
+def _shown(agent: AgentMetrics, name: str) -> str:
     """Return a metric's value, in percent if it is a share."""
     value = agent["key_metrics"].get(name, agent["agent_metrics"].get(name))
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -341,7 +350,7 @@ def _shown(agent: JsonObject, name: str) -> str:
     return (_percent(factor * value) if factor else _digits(value)) + _fewer_tasks(agent, name)
 
 
-def _fewer_tasks(agent: JsonObject, name: str) -> str:
+def _fewer_tasks(agent: AgentMetrics, name: str) -> str:
     """Return over how many tasks a metric such as pass@k is computed, if some tasks have fewer rollouts than its k."""
     if (over := _OVER_ATTEMPTS.match(name)) is None:
         return ""
@@ -353,7 +362,7 @@ def _fewer_tasks(agent: JsonObject, name: str) -> str:
     return f" ({sum(has_enough)} of {len(has_enough)} tasks)"
 
 
-def _percent_factor(agent: JsonObject, name: str) -> int:
+def _percent_factor(agent: AgentMetrics, name: str) -> int:
     """Return the factor that turns a metric's values into percent; 0 if they are not shares."""
     if _OF_ATTEMPTS.match(name) or name.endswith(PERCENT_SUFFIX):
         return 1
@@ -368,7 +377,7 @@ def _percent_factor(agent: JsonObject, name: str) -> int:
     return 100 if "mean/" in name and is_share else 0
 
 
-def _interval(agent: JsonObject, name: str) -> Text:
+def _interval(agent: AgentMetrics, name: str) -> Text:
     field = name.removeprefix("mean/")
     low, high = (agent["agent_metrics"].get(f"{bound}{field}") for bound in (CI_LOW, CI_HIGH))
     if low is None or high is None:
@@ -378,7 +387,7 @@ def _interval(agent: JsonObject, name: str) -> Text:
     return safe(f"{_digits(low)} … {_digits(high)}")
 
 
-def _over(agent: JsonObject) -> Text:
+def _over(agent: AgentMetrics) -> Text:
     """Return how many rollouts an agent's means cover, and the outcomes of the other rollouts."""
     ledger = agent.get("ledger")
     if ledger is None:
@@ -387,7 +396,7 @@ def _over(agent: JsonObject) -> Text:
     return safe(f"{ledger['scored']} of {ledger['planned']}" + (f" ({', '.join(rest)})" if rest else ""))
 
 
-def _not_scored(ledger: JsonObject) -> dict[str, int]:
+def _not_scored(ledger: LedgerOutcomes) -> dict[str, int]:
     """Return the number of rollouts without a reward, by cause."""
     unresolved = {"unresolved": ledger["unresolved"]} if ledger["unresolved"] else {}
     return {**ledger["failed"], **unresolved}

@@ -17,16 +17,16 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from nemo_gym import config
 from nemo_gym.calls.loads import LoadReader, ServerLoad
 from nemo_gym.calls.running import live_runs
 from nemo_gym.cli import printing, running, tables
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import JsonSettings
 from nemo_gym.cli.signals import stop_signals
-from nemo_gym.config import HeadConfig
-from nemo_gym.config.wording import counted
+from nemo_gym.config import loading
+from nemo_gym.config.models import HeadConfig
 from nemo_gym.errors import HeadServerNotFoundError, LaunchError
+from nemo_gym.text import counted
 
 FIRST_INTERVAL_S = 0.5
 """Seconds between the first two readings: few, because rates are known only from the second reading on."""
@@ -68,7 +68,7 @@ def top(words: list[str]) -> int:
         "renewed until you press q. If several runs are up, --head_server.port … selects one."
     )
     line = Options("ng env top", TopSettings, summary).read(words)
-    run = config.load(line.paths, line.overrides, needs_variables=False)
+    run = loading.load(line.paths, line.overrides, needs_variables=False)
     settings = settings_from(TopSettings, run.plain)
     head, token = running.find_head(run, live_runs()), run.settings.run_token or None
     console = tables.console()
@@ -194,7 +194,12 @@ def table_of(loads: list[ServerLoad], width: int) -> Group:
         tier = [load.tier] if is_wide else []
         table.add_row(load.name, *tier, tables.safe(load.state, COLOURS[load.state]), *numbers)
     problems = [tables.safe(f"{load.name}: {load.problem}", "red") for load in loads if load.problem]
-    return Group(table, *problems)
+    engines = [
+        tables.safe(f"{load.name}: {load.kept:,} calls stayed with their rollout's engine, {load.moved:,} moved")
+        for load in loads
+        if load.kept or load.moved
+    ]
+    return Group(table, *engines, *problems)
 
 
 def _numbers(load: ServerLoad) -> dict[str, Text]:

@@ -13,20 +13,18 @@ from nemo_gym.config.run_settings import RunSettings, checked_token
 from nemo_gym.config.sandbox_networks import networked_sandbox
 from nemo_gym.errors import ConfigError
 
-RUN_TOKEN_KEY = "run_token"
 RUN_TOKEN_ENV_VAR = "NEMO_GYM_RUN_TOKEN"
 """The environment variable with the run token, for callers on other machines and for runs on several machines."""
-LOOPBACK_TOKEN_KEY = "loopback_requires_token"
-PROTECTING_KEYS = (RUN_TOKEN_KEY, LOOPBACK_TOKEN_KEY)
+PROTECTING_KEYS = ("run_token", "loopback_requires_token")
 """Keys that restrict access. If one cannot be resolved, the run is not started, because it might be open."""
 
 
 def configured_token(plain: Mapping[str, object]) -> str | None:
     """Return the configured token, or None. Raise `ConfigError` if it is too short or cannot be sent in a header."""
     try:
-        return checked_token(plain.get(RUN_TOKEN_KEY)) or None
+        return checked_token(plain.get("run_token")) or None
     except ValueError as error:
-        raise ConfigError(f"{RUN_TOKEN_KEY}: {error}.") from error
+        raise ConfigError(f"run_token: {error}.") from error
 
 
 def reachable_hosts(run: RunConfig) -> list[str]:

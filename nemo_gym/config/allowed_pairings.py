@@ -8,9 +8,6 @@ from nemo_gym.config.models import RunConfig, ServerConfig
 from nemo_gym.config.settings import AGENT_TIER, DUMMY_MODEL
 from nemo_gym.errors import ConfigError
 
-ALLOW_KEY = "allow_unsupported_pairing"
-UNSUPPORTED_KEY = "unsupported_pairings"
-"""The top-level key that lists a run's unsupported pairings, if `ALLOW_KEY` permits them."""
 RESOURCES_SERVER, MODEL_SERVER, AGENT_SERVER = "resources_server", "model_server", "agent_server"
 ALLOWED_AGENTS, ALLOWED_MODEL_TYPES = "allowed_agents", "allowed_model_types"
 
@@ -18,7 +15,7 @@ ALLOWED_AGENTS, ALLOWED_MODEL_TYPES = "allowed_agents", "allowed_model_types"
 def players(servers: Mapping[str, ServerConfig]) -> Iterator[tuple[ServerConfig, ServerConfig]]:
     """Yield each agent with its resources server. Skip agents that delegate to an `agent_server`."""
     for agent in servers.values():
-        environment = servers.get(_referred(agent, RESOURCES_SERVER))
+        environment = servers.get(agent.referred(RESOURCES_SERVER))
         if agent.type == AGENT_TIER and environment is not None and AGENT_SERVER not in agent.settings:
             yield agent, environment
 
@@ -27,7 +24,7 @@ def unsupported_pairings(servers: Mapping[str, ServerConfig]) -> list[str]:
     """Return a message for each agent or model that the block of the environment or of the agent does not allow."""
     found = list[str]()
     for agent, environment in players(servers):
-        model = servers.get(_referred(agent, MODEL_SERVER))
+        model = servers.get(agent.referred(MODEL_SERVER))
         for block in (environment, agent):
             found += not_allowed(block, ALLOWED_AGENTS, agent)
             # Skip the dummy model, because the commands that use it never call a model.
@@ -60,14 +57,14 @@ def exclusion(place: str, allowed: Sequence[str], server: ServerConfig) -> list[
 def accepted(run: RunConfig, found: Sequence[str]) -> RunConfig:
     """Return a copy of the run that lists these unsupported pairings in its configuration and notes.
 
-    Raise ConfigError if `found` is not empty and the run does not set `ALLOW_KEY`.
+    Raise ConfigError if `found` is not empty and the run does not set `allow_unsupported_pairing`.
     """
     if not found:
         return run
     if not run.settings.allow_unsupported_pairing:
         raise ConfigError(
             "\n".join(found)
-            + f"\nChoose another agent or model, or run this pairing anyway with --{ALLOW_KEY.replace('_', '-')}."
+            + "\nChoose another agent or model, or run this pairing anyway with --allow-unsupported-pairing."
         )
     noted = {"unsupported_pairings": list(dict.fromkeys([*run.settings.unsupported_pairings, *found]))}
     notes = [f"unsupported pairing: {text}" for text in found]
@@ -79,8 +76,3 @@ def accepted(run: RunConfig, found: Sequence[str]) -> RunConfig:
             "notes": (*run.notes, *notes),
         }
     )
-
-
-def _referred(server: ServerConfig, setting: str) -> str:
-    reference = server.settings.get(setting)
-    return str(reference.get("name")) if isinstance(reference, dict) else ""

@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from nemo_gym.config.explain import explain_validation
 from nemo_gym.config.models import Origin, RunConfig
-from nemo_gym.config.suggestions import did_you_mean_or_all
-from nemo_gym.config.tls import STRICT_ADVICE, STRICT_FAULTS, SYSTEM, TLS_KEY, Tls, TlsBlock
+from nemo_gym.config.tls import STRICT_ADVICE, STRICT_FAULTS, SYSTEM, Tls, TlsBlock
 from nemo_gym.errors import ConfigError
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.text import did_you_mean_or_all
 
 NAMES = "names"
 HINTS = {
@@ -29,21 +29,21 @@ def tls_of(given: object, places: Mapping[str, Origin]) -> Tls:
     """Return the `tls` block. Raise `ConfigError` if its keys or files are invalid."""
     if not isinstance(given, Mapping):
         raise ConfigError(
-            f"{places.get(TLS_KEY)}: {TLS_KEY} must be a mapping with the files ca, cert and key, but is {given!r}."
+            f"{places.get('tls')}: tls must be a mapping with the files ca, cert and key, but is {given!r}."
         )
-    below = {key.removeprefix(f"{TLS_KEY}."): place for key, place in places.items() if key.startswith(f"{TLS_KEY}.")}
-    at = {"": places[TLS_KEY], **below} if TLS_KEY in places else below
+    below = {key.removeprefix("tls."): place for key, place in places.items() if key.startswith("tls.")}
+    at = {"": places["tls"], **below} if "tls" in places else below
     # An already loaded configuration also contains `names`. Drop it, because the names are read from the certificate.
     given = {str(key): value for key, value in given.items() if key != NAMES}
     unknown = [key for key in given if key not in TlsBlock.model_fields]
     if unknown:
         hint = did_you_mean_or_all(unknown[0], TlsBlock.model_fields, "keys", if_none="")
-        raise ConfigError(f"{at.get(unknown[0])}: {TLS_KEY}.{unknown[0]} is not a known key.{hint}")
+        raise ConfigError(f"{at.get(unknown[0])}: tls.{unknown[0]} is not a known key.{hint}")
     try:
         block = TlsBlock.model_validate(given)
     except ValidationError as error:
-        raise ConfigError(explain_validation(error, block=TLS_KEY, origins=at)) from error
-    files: JsonObject = {}
+        raise ConfigError(explain_validation(error, block="tls", origins=at)) from error
+    files: dict[str, str] = {}
     for name, path in block.model_dump(exclude_none=True).items():
         files[name] = path if path == SYSTEM and name == "ca" else _readable(name, path, at)
     tls = Tls(**files)
@@ -55,7 +55,7 @@ def check_can_serve(run: RunConfig) -> None:
     """Raise `ConfigError` if a run with `tls` has no certificate for the servers of this machine."""
     if run.tls is not None and run.tls.cert is None:
         raise ConfigError(
-            f"{run.origins.get(TLS_KEY)}: {TLS_KEY} has a ca, but no certificate for the servers of this machine. Set "
+            f"{run.origins.get('tls')}: tls has a ca, but no certificate for the servers of this machine. Set "
             "tls.cert and tls.key to their files."
         )
 
@@ -67,7 +67,7 @@ def _readable(name: str, path: str, at: Mapping[str, Origin]) -> str:
             opened.read(1)
     except OSError as error:
         raise ConfigError(
-            f"{at.get(name)}: {TLS_KEY}.{name}: cannot read {file} ({error.strerror}). Correct the path. A relative "
+            f"{at.get(name)}: tls.{name}: cannot read {file} ({error.strerror}). Correct the path. A relative "
             "path starts at the working directory."
         ) from error
     return str(file)
@@ -89,12 +89,12 @@ def _names(tls: Tls, client: ssl.SSLContext, at: Mapping[str, Origin]) -> tuple[
         if error.verify_code in STRICT_FAULTS:
             advice = f"{STRICT_ADVICE}."
         raise ConfigError(
-            f"{at.get('cert')}: {TLS_KEY}.cert: clients that trust {tls.ca} reject {tls.cert}: {reason}. {advice}"
+            f"{at.get('cert')}: tls.cert: clients that trust {tls.ca} reject {tls.cert}: {reason}. {advice}"
         ) from error
     names = tuple(str(value) for _, value in certificate.get("subjectAltName", ()))
     if not names:
         raise ConfigError(
-            f"{at.get('cert')}: {TLS_KEY}.cert: {tls.cert} has no subject alternative names, so clients reject it for "
+            f"{at.get('cert')}: tls.cert: {tls.cert} has no subject alternative names, so clients reject it for "
             "every host. Issue a certificate for the names and addresses by which this machine's servers are called."
         )
     return names
@@ -102,17 +102,15 @@ def _names(tls: Tls, client: ssl.SSLContext, at: Mapping[str, Origin]) -> tuple[
 
 def _unusable(tls: Tls, error: Exception, at: Mapping[str, Origin]) -> ConfigError:
     if isinstance(error, _PassphraseError):
-        return ConfigError(f"{at.get('key')}: {TLS_KEY}.key: {tls.key} has a passphrase. Use a file without one.")
+        return ConfigError(f"{at.get('key')}: tls.key: {tls.key} has a passphrase. Use a file without one.")
     if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
         return ConfigError(
-            f"{at.get('key')}: {TLS_KEY}.key: {tls.key} is not the key of the certificate {tls.cert}. Set both to "
+            f"{at.get('key')}: tls.key: {tls.key} is not the key of the certificate {tls.cert}. Set both to "
             "files that belong together."
         )
     name, kind = ("key", "key") if _has_certificate(Path(str(tls.cert))) else ("cert", "certificate")
     file = getattr(tls, name)
-    return ConfigError(
-        f"{at.get(name)}: {TLS_KEY}.{name}: {file} is not a {kind} in PEM format. Convert it with openssl."
-    )
+    return ConfigError(f"{at.get(name)}: tls.{name}: {file} is not a {kind} in PEM format. Convert it with openssl.")
 
 
 def _has_certificate(path: Path) -> bool:
@@ -127,7 +125,7 @@ def _client(tls: Tls, at: Mapping[str, Origin]) -> ssl.SSLContext:
         client = ssl.create_default_context(cafile=None if tls.ca == SYSTEM else tls.ca)
     except ssl.SSLError as error:
         raise ConfigError(
-            f"{at.get('ca')}: {TLS_KEY}.ca: {tls.ca} has no certificates in PEM format. Set it to the certificate of "
+            f"{at.get('ca')}: tls.ca: {tls.ca} has no certificates in PEM format. Set it to the certificate of "
             "the authority."
         ) from error
     client.check_hostname = False

@@ -10,7 +10,6 @@ from nemo_gym.config.interpolation import Unresolved
 from nemo_gym.config.models import RunConfig, ServerConfig
 from nemo_gym.config.settings import AGENT_TIER, POLICY_MODEL, SERVER_TYPES, flag_of
 from nemo_gym.config.sources import EnvYaml
-from nemo_gym.config.suggestions import ADD_A_FILE, closest, did_you_mean_or_all
 from nemo_gym.config.tree import Node, dotted, walk
 from nemo_gym.errors import (
     ConfigInterpolationError,
@@ -18,6 +17,7 @@ from nemo_gym.errors import (
     NoServerInstancesError,
     ServerRefNotFoundError,
 )
+from nemo_gym.text import ADD_A_FILE, closest, did_you_mean_or_all
 
 _EXAMPLES = {
     "policy_base_url": "http://127.0.0.1:8000/v1",
@@ -147,6 +147,32 @@ def called_by(server: ServerConfig, run: RunConfig) -> list[ServerConfig]:
     """Return the run's servers that `server` refers to, sorted by name."""
     names = {run.aliases.get(name, name) for name in references_of(server)}
     return [run.servers[name] for name in sorted(names) if name in run.servers]
+
+
+def with_only_agent(run: RunConfig, name: str) -> RunConfig:
+    """Return the run without its other agents, and without the servers that only those call.
+
+    Raise ServerRefNotFoundError if the run does not have an agent with this name or alias.
+    """
+    if name not in run.agent_names:
+        hint = did_you_mean_or_all(name, run.agent_names, "agents", if_none=ADD_A_FILE)
+        raise ServerRefNotFoundError(f"Agent '{name}' is not in this configuration.{hint}")
+    agent = run.server(name)
+    of_others = with_called([each for each in run.servers_of(AGENT_TIER) if each is not agent], run)
+    return run.with_servers(
+        with_called([agent, *(each for each in run.servers.values() if each.name not in of_others)], run)
+    )
+
+
+def with_called(callers: Iterable[ServerConfig], run: RunConfig) -> dict[str, ServerConfig]:
+    """Return these servers and all that they call directly or through others, in the order of the run."""
+    found, waiting = set[str](), list(callers)
+    while waiting:
+        server = waiting.pop()
+        if server.name not in found:
+            found.add(server.name)
+            waiting += called_by(server, run)
+    return {name: server for name, server in run.servers.items() if name in found}
 
 
 def _must_exist(settings: Mapping[str, Any], path: tuple[str, ...]) -> bool:

@@ -7,9 +7,6 @@ from urllib.parse import SplitResult, urlsplit
 from nemo_gym.config.models import RunConfig, ServerConfig
 from nemo_gym.errors import ConfigError
 
-READINESS_KEY = "model_endpoint_readiness_timeout_seconds"
-"""The key that sets how many seconds a run waits for its model endpoints; 0 disables the wait."""
-
 
 def model_endpoints(run: RunConfig) -> dict[str, str]:
     """Return the distinct URLs in the `*base_url` settings of this machine's model servers.

@@ -11,13 +11,13 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from nemo_gym import paths
+from nemo_gym.config.foreign import with_our_names
 from nemo_gym.config.masking import MASK, is_secret_key, mask_text
 from nemo_gym.config.models import Origin
 from nemo_gym.config.settings import AgentServerRef, ModelServerRef, ResourcesServerRef
-from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest, did_you_mean
 from nemo_gym.errors import ConfigError
 from nemo_gym.schemas.responses import ResponseCreateParams
-from nemo_gym.schemas.row import PARAMS_KEY
+from nemo_gym.text import CERTAINLY_MEANT, closest, did_you_mean
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -67,14 +67,15 @@ def explain_input(error: ValidationError, given: object, *, block: str, known: I
 def explain_params(error: ValidationError, row: Mapping[str, object], given: object) -> str:
     """Describe the most relevant mistake in a row's request to the model. `given` is the invalid request."""
     known = ResponseCreateParams.model_fields
-    return misspelt_params(row) or explain_input(error, given, block=PARAMS_KEY, known=known)
+    return misspelt_params(row) or explain_input(error, given, block="responses_create_params", known=known)
 
 
 def misspelt_params(row: Mapping[str, object]) -> str | None:
     """Return a message if a row has a misspelt key instead of `responses_create_params`."""
-    others = [key for key in row if key != PARAMS_KEY]
-    if row.get(PARAMS_KEY) is None and (misspelt := closest(PARAMS_KEY, others, CERTAINLY_MEANT)):
-        return f"{PARAMS_KEY} is missing. Is '{misspelt}' a typo for it?"
+    known = "responses_create_params"
+    others = [key for key in row if key != known]
+    if row.get(known) is None and (misspelt := closest(known, others, CERTAINLY_MEANT)):
+        return f"{known} is missing. Is '{misspelt}' a typo for it?"
     return None
 
 
@@ -99,6 +100,7 @@ def parse_settings(
 
     An unknown key is a mistake only if it resembles an unset field, because blocks may contain any other metadata.
     """
+    settings = with_our_names(model_class, settings, block, origins)
     # Collect the errors of the class first, so that a misspelt key that one of them names is not reported again.
     parsed: ModelT | None = None
     problems: list[str] = []
@@ -122,6 +124,11 @@ def _with_home(model_class: type[BaseModel], settings: Mapping[str, object]) -> 
 def problems_by_key(error: ValidationError) -> dict[str, str]:
     """Return the problems in a validation error, keyed by dotted key."""
     return problems_of(error.errors(include_url=False))
+
+
+def explained_in_a_line(error: ValidationError) -> str:
+    """Return the problems in a validation error as one line, each after its dotted key."""
+    return "; ".join(f"{key}: {problem}" if key else problem for key, problem in problems_by_key(error).items())
 
 
 def problems_of(details: Iterable[ErrorDetails]) -> dict[str, str]:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nemo_gym.config.masking import mask_text
 from nemo_gym.config.models import Origin
-from nemo_gym.config.suggestions import closest, did_you_mean
 from nemo_gym.config.tree import Node, Path, at, dotted, find, locate, origins, plain, split_key, walk
 from nemo_gym.errors import ConfigInterpolationError
+from nemo_gym.text import closest, did_you_mean
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -47,6 +47,13 @@ class _CannotResolveError(Exception):
     """The error for a value that OmegaConf cannot resolve, with OmegaConf's message."""
 
 
+class Resolved(NamedTuple):
+    """A plain value with None in place of its unresolvable parts."""
+
+    value: object
+    unresolved: list[Unresolved]
+
+
 class Resolver:
     """Lazy resolver of one merged tree: only requested values must be resolvable."""
 
@@ -60,10 +67,10 @@ class Resolver:
             raise ConfigInterpolationError("\n".join(one.problem for one in unresolved))
         return found
 
-    def resolve(self, path: Path) -> tuple[object, list[Unresolved]]:
-        """Return the plain value at a path, and its unresolvable parts. In the value, these parts are None."""
+    def resolve(self, path: Path) -> Resolved:
+        """Return the plain value at a path, and its unresolvable parts."""
         unresolved: list[Unresolved] = []
-        return self._resolved_tree(at(self._tree, path), path, unresolved), unresolved
+        return Resolved(self._resolved_tree(at(self._tree, path), path, unresolved), unresolved)
 
     def origins(self, path: Path) -> dict[str, Origin]:
         """Return the file and line of each value below a path. For a `${…}` reference, return those of its target."""

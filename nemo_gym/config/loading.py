@@ -32,11 +32,11 @@ from nemo_gym.config.servers import (
 )
 from nemo_gym.config.settings import ENVIRONMENT_SERVERS, SAMPLE_MODEL
 from nemo_gym.config.sources import EnvYaml, gather
-from nemo_gym.config.tls import TLS_KEY, Tls
+from nemo_gym.config.tls import Tls
 from nemo_gym.config.token_capture import TokenCaptureConfig
 from nemo_gym.config.tree import Node, origins, plain
-from nemo_gym.config.wording import counted
 from nemo_gym.errors import ConfigError
+from nemo_gym.text import counted
 
 
 def load(
@@ -93,7 +93,7 @@ def load(
         paired_agents=paired.added,
         replaced_agents=paired.replaced,
         settings=settings,
-        plain=values if tls is None else {**values, TLS_KEY: tls.model_dump(mode="json", exclude_none=True)},
+        plain=values if tls is None else {**values, "tls": tls.model_dump(mode="json", exclude_none=True)},
         raw=plain(tree),
         origins={key: places[key] for key in WRITTEN_ADDRESSES if key in places},
         config_paths=sources.files,
@@ -185,7 +185,7 @@ def _head(tree: Node, settings: RunSettings, defaults: RunDefaults, tls: Tls | N
     fields = {
         key: value
         for key, value in settings.head_server.items()
-        if value is not None and key not in ("port_is_fixed", TLS_KEY)
+        if value is not None and key not in ("port_is_fixed", "tls")
     }
     if misspelt := near_misses(HeadConfig, fields, block="head_server", origins=places):
         raise ConfigError("\n".join(misspelt))

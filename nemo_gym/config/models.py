@@ -13,10 +13,10 @@ from nemo_gym.config.hosts import is_loopback, loopback_of, outward
 from nemo_gym.config.ray import RayNeeds
 from nemo_gym.config.run_settings import RunSettings
 from nemo_gym.config.settings import AGENT_TIER, ServerType, http_url
-from nemo_gym.config.suggestions import ADD_A_FILE, did_you_mean, did_you_mean_or_all
 from nemo_gym.config.tls import Tls, scheme_of
 from nemo_gym.errors import ServerRefNotFoundError
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.text import ADD_A_FILE, did_you_mean, did_you_mean_or_all
 
 
 class Origin(NamedTuple):
@@ -160,17 +160,6 @@ class DatasetConfig(Frozen):
         raise ValueError(f"'{license_}' is not one of the licenses: {names}.{did_you_mean(license_, LICENSES)}")
 
 
-class BenchmarkDatasetConfig(Frozen):
-    """A benchmark's dataset, created by `prepare_script`. Other keys are ignored."""
-
-    name: str
-    type: Literal["benchmark"]
-    jsonl_fpath: str
-    prepare_script: str
-    prompt_config: str | None = None
-    num_repeats: int = Field(default=1, ge=1)
-
-
 class ServerConfig(Frozen):
     name: str
     """The name of the instance, which is its top-level key."""
@@ -213,6 +202,11 @@ class ServerConfig(Frozen):
         """The host by which processes on the same machine reach the server."""
         return loopback_of(self.host)
 
+    def referred(self, setting: str) -> str:
+        """Return the name in a setting that is a `{type, name}` reference, or an empty string if it is not one."""
+        reference = self.settings.get(setting)
+        return str(reference.get("name", "")) if isinstance(reference, Mapping) else ""
+
 
 DEFAULT_HEAD_SERVER_PORT = 11000
 
@@ -253,12 +247,6 @@ class WrittenAddress(NamedTuple):
     port: str = ""
 
 
-RUN_ID_KEY = "_ng_run_id"
-"""The key of the run id in the configuration that the head server returns."""
-MEMBER_KEY = "_ng_member"
-"""The key of the head server's `member` id, in the configuration that the head server returns."""
-SHORTCUTS_KEY = "_ng_shortcuts"
-"""The key of the servers' unix sockets, in the configuration that the head server returns."""
 WRITTEN_ADDRESSES = ("default_host", "head_server.host", "head_server.port", "tls")
 
 
@@ -316,6 +304,11 @@ class RunConfig(Frozen):
     def servers_of(self, type_: ServerType) -> list[ServerConfig]:
         """Return the servers of one type, in the order of the configuration."""
         return [server for server in self.servers.values() if server.type == type_]
+
+    def with_servers(self, servers: Mapping[str, ServerConfig]) -> Self:
+        """Return the run with only these servers, and without the aliases of other agents."""
+        aliases = {alias: name for alias, name in self.aliases.items() if name in servers}
+        return self.model_copy(update={"servers": servers, "aliases": aliases})
 
     def by_any_name(self) -> Iterator[tuple[str, ServerConfig]]:
         """Yield every server by its own name, then agents by their aliases."""

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from nemo_gym.config.foreign import is_inherited, without_inherited
 from nemo_gym.config.masking import MASK, is_secret_key, mask_text
 from nemo_gym.config.models import Origin
-from nemo_gym.config.suggestions import closest
 from nemo_gym.config.tree import Node, Path, at, dotted, locate, merge, node_of, plain, replaced, split_key, step, walk
 from nemo_gym.config.values import read_value, written
 from nemo_gym.errors import OverrideError
+from nemo_gym.text import closest
 
 _WORD = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]*)(?:(?P<equals>=)(?P<value>.*))?", re.DOTALL)
-_KEY = re.compile(r"[^\s.\[\]{}'\"=,+~][^\s\[\]{}'\"=,]*(?:\[\d+\][^\s\[\]{}'\"=,]*)*")
+_DOTTED_PATH = re.compile(r"[^\s.\[\]{}'\"=,+~][^\s\[\]{}'\"=,]*(?:\[\d+\][^\s\[\]{}'\"=,]*)*")
 
 _ENTRY = re.compile(r"([\w-]+\s*:\s*)(?!\$\{)[^,{}\[\]]+")
 """Matches a mapping entry inside an override. The group contains the key and the colon."""
@@ -23,8 +24,6 @@ _ENTRY = re.compile(r"([\w-]+\s*:\s*)(?!\$\{)[^,{}\[\]]+")
 TYPED = "command line: "
 LONGEST_SHOWN = 160
 """The maximum length of an override in a message."""
-LONGEST_CHAIN = 20
-"""The maximum length of a chain of blocks that inherit from each other. A longer chain is assumed to be a cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +108,14 @@ def apply_override(tree: Node, override: Override) -> Node:
     return _merged_at(tree, override.path, override, tree)
 
 
-def _shown(word: str, key: str, text: str | None) -> tuple[str, bool]:
-    """Return an argument for messages, and whether a secret is hidden in it."""
+class _Shown(NamedTuple):
+    """An argument for messages, with its secrets masked."""
+
+    text: str
+    has_secret: bool
+
+
+def _shown(word: str, key: str, text: str | None) -> _Shown:
     if text and any(is_secret_key(part) for part in split_key(key)) and "${" not in text:
         masked = word[: -len(text)] + MASK
     else:
@@ -118,11 +123,11 @@ def _shown(word: str, key: str, text: str | None) -> tuple[str, bool]:
             lambda entry: f"{entry[1]}{MASK}" if is_secret_key(entry[1]) else entry[0], mask_text(word)
         )
     shown = masked if len(masked) <= LONGEST_SHOWN else f"{masked[: LONGEST_SHOWN - 3]}..."
-    return shown, masked != word
+    return _Shown(shown, masked != word)
 
 
 def _path(shown: str, key: str, text: str | None) -> tuple[str, ...]:
-    if key.startswith("-") or not _KEY.fullmatch(key) or key.endswith(".") or ".." in key:
+    if key.startswith("-") or not _DOTTED_PATH.fullmatch(key) or key.endswith(".") or ".." in key:
         raise OverrideError(_malformed_key(shown, key, text))
     return split_key(key)
 
@@ -150,8 +155,8 @@ def _merged_at(node: Node, parts: Path, override: Override, whole: Node) -> Node
         return merge(node, override.value, whole)
     below = step(node, parts)
     if below:
-        key, used, child = below
-        return replaced(node, (key,), _merged_at(child, parts[used:], override, whole))
+        child = _merged_at(below.node, parts[below.used :], override, whole)
+        return replaced(node, (below.key,), child)
     grown = override.value
     for part in reversed(parts):
         grown = Node({part: grown}, override.origin)
@@ -176,8 +181,8 @@ def _brief(key: str, node: Node) -> str:
 
 def _deleted(tree: Node, override: Override) -> Node:
     path = locate(tree, override.path)
-    inherited = _inheriting(tree, override.path)
-    if path is None and inherited is None:
+    is_from_another = is_inherited(tree, override.path)
+    if path is None and not is_from_another:
         raise OverrideError(
             f"'{override.word}': the key {dotted(override.path)} does not exist.{_suggest_key(tree, override.path)}"
         )
@@ -188,40 +193,12 @@ def _deleted(tree: Node, override: Override) -> Node:
         )
     if path is not None:
         tree = replaced(tree, path, None)
-    if inherited is None:
-        return tree
-    # Add the key to the block's `_delete_key`, because the block would otherwise inherit it again.
-    holder, rest = inherited
-    block = at(tree, holder)
-    dropped = plain(block.mapping["_delete_key"]) if "_delete_key" in block.mapping else []
-    dropped = dropped.split(",") if isinstance(dropped, str) else list(dropped)
-    block = block.updated(_delete_key=node_of([*dropped, dotted(rest)], override.origin))
-    return replaced(tree, holder, block) if holder else block
+    return without_inherited(tree, override.path, override.origin) if is_from_another else tree
 
 
-def _source(block: Node) -> tuple[str, ...] | None:
-    for directive in ("_inherit_from", "_copy"):
-        source = block.mapping.get(directive)
-        if source is not None and isinstance(source.value, str):
-            return split_key(source.value)
-    return None
-
-
-def _inheriting(tree: Node, parts: Path, depth: int = 0) -> tuple[Path, Path] | None:
-    """Return the innermost block that inherits a key, and the key's path below that block."""
-    for count in range(len(parts) - 1, 0, -1):
-        holder = locate(tree, parts[:count])
-        source = _source(at(tree, holder)) if holder is not None else None
-        if holder is not None and source and _is_defined(tree, (*source, *parts[count:]), depth + 1):
-            return holder, parts[count:]
-    return None
-
-
-def _is_defined(tree: Node, parts: Path, depth: int = 0) -> bool:
+def _is_defined(tree: Node, parts: Path) -> bool:
     """Return whether a key exists, or will exist once the blocks above it have inherited their keys."""
-    if locate(tree, parts) is not None or dotted(parts) == "config_paths":
-        return True
-    return depth < LONGEST_CHAIN and _inheriting(tree, parts, depth) is not None
+    return locate(tree, parts) is not None or dotted(parts) == "config_paths" or is_inherited(tree, parts)
 
 
 def _suggest_key(tree: Node, parts: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from nemo_gym.config.allowed_pairings import (
     AGENT_SERVER,
@@ -19,7 +19,7 @@ from nemo_gym.config.overrides import is_typed
 from nemo_gym.config.reading import read_yaml
 from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS, RESOURCES_TIER, SERVER_TYPES
 from nemo_gym.config.sources import gather
-from nemo_gym.config.tree import Node, merge, node_of, walk
+from nemo_gym.config.tree import UNSET, Node, merge, node_of, walk
 from nemo_gym.errors import ConfigError
 from nemo_gym.paths import find
 
@@ -67,16 +67,32 @@ class _Template(NamedTuple):
     rest: Node
     """The other top-level entries of the file, without servers to which the agent does not refer."""
 
+    @classmethod
+    def of(cls, agent: _Agent, path: Path, rest: Node) -> Self:
+        """Return the template in the file `path`."""
+        settings = agent.settings.without(*OF_THE_ENVIRONMENT)
+        model = {key: node for key, node in agent.settings.mapping.items() if key == MODEL_SERVER}
+        is_typed_over = any(is_typed(node.origin) for _, node in walk(settings))
+        is_default = path.stem == Path(agent.implementation).name and not is_typed_over
+        return cls(_Agent(agent.implementation, settings.updated(**model)), is_default, rest)
+
 
 def with_other_agent(tree: Node) -> Paired:
     """Return the tree with the agent of each environment replaced by the agent of `agent_config`.
 
-    An environment that already has this agent keeps it. Raise ConfigError unless the file defines exactly one agent.
+    Without `agent_config`, use the only agent whose environment is unset, as in an agent's own config. An environment
+    that already has this agent keeps it. Raise ConfigError unless the file defines exactly one agent.
     """
-    given = tree.mapping.get(AGENT_CONFIG)
-    if given is None or given.value is None:
-        return Paired(tree, {})
-    template, tree = _template(given), tree.without(AGENT_CONFIG)
+    given, template_name = tree.mapping.get(AGENT_CONFIG), None
+    if given is not None and given.value is not None:
+        template, tree = _template(given), tree.without(AGENT_CONFIG)
+    else:
+        unset = [(name, each) for name, each in _agents_in(tree).items() if each.environment == UNSET]
+        if len(unset) != 1 or not any(_blocks_of(tree, RESOURCES_TIER)):
+            return Paired(tree, {})
+        ((template_name, agent),) = unset
+        path, tree = Path(agent.settings.origin.file), tree.without(template_name)
+        template = _Template.of(agent, path, Node({}, agent.settings.origin))
     agents = _agents_in(tree) or dict(_agents_for_servers(tree, template.agent))
     owned = {
         each.environment: name for name, each in agents.items() if each.implementation == template.agent.implementation
@@ -87,6 +103,7 @@ def with_other_agent(tree: Node) -> Paired:
         if is_same and template.is_default:
             continue
         new = name if is_same else owned.get(old.environment) or _name(name, old, template.agent, result)
+        new = template_name if template_name and new not in owned.values() and len(agents) == 1 else new
         _check_not_typed(name, old, new)
         is_flavor = new in owned.values() and not template.is_default
         block = _joined(result.mapping.get(new), template.agent, old, is_flavor=is_flavor)
@@ -119,10 +136,7 @@ def _template(given: Node) -> _Template:
     settings = agent.settings.without(*OF_THE_ENVIRONMENT)
     named = {str(node.mapping["name"].value) for _, node in walk(settings) if _is_reference(node)}
     servers = {key for key, block in tree.mapping.items() if any(tier in block.mapping for tier in SERVER_TYPES)}
-    rest = tree.without(*(servers - named), name)
-    is_default = path.stem == Path(agent.implementation).name
-    model = {key: node for key, node in agent.settings.mapping.items() if key == MODEL_SERVER}
-    return _Template(_Agent(agent.implementation, settings.updated(**model)), is_default, rest)
+    return _Template.of(agent, path, tree.without(*(servers - named), name))
 
 
 def _blocks_of(tree: Node, tier: str) -> Iterator[tuple[str, _Agent]]:

@@ -8,12 +8,10 @@ from urllib.parse import urlsplit
 
 from nemo_gym.config.models import DEFAULT_HEAD_SERVER_PORT, HeadConfig, Origin
 from nemo_gym.config.run_settings import RunSettings
-from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.config.tls import Tls, scheme_of
 from nemo_gym.errors import ConfigError
+from nemo_gym.text import did_you_mean_or_all
 
-ONLY_KEY = "only"
-JOIN_KEY = "join"
 NO_SERVER = "none"
 """The value of `only` for a machine that starts the head server, but no other server."""
 
@@ -37,11 +35,11 @@ def _names(
 ) -> frozenset[str] | None:
     if given is None:
         return None
-    place = places.get(ONLY_KEY)
+    place = places.get("only")
     words = given.split(",") if isinstance(given, str) else given
     if not words or not all(word.strip() for word in words):
         raise ConfigError(
-            f"{place}: {ONLY_KEY} must list the servers that this machine starts, such as [mcqa, mcqa_simple_agent], "
+            f"{place}: only must list the servers that this machine starts, such as [mcqa, mcqa_simple_agent], "
             f"or be '{NO_SERVER}' for the head server alone, but is {given!r}."
         )
     # Split each item, because it may itself be a comma-separated list, as in `--only a,b --only c`.
@@ -51,9 +49,7 @@ def _names(
     for name in names:
         if name not in known:
             hint = did_you_mean_or_all(name, known, "servers", if_none="Add a config file that defines one.")
-            raise ConfigError(
-                f"{place}: {ONLY_KEY} names '{name}', which is not a server of this configuration.{hint}"
-            )
+            raise ConfigError(f"{place}: only names '{name}', which is not a server of this configuration.{hint}")
     return frozenset(names)
 
 
@@ -69,12 +65,10 @@ def _head(given: str | None, tls: Tls | None, places: Mapping[str, Origin]) -> H
         host, port = None, 0
     if not host or parts.scheme not in ("http", "https") or parts.path.strip("/"):
         raise ConfigError(
-            f"{places.get(JOIN_KEY)}: {JOIN_KEY} must be the address of the run's head server, such as "
+            f"{places.get('join')}: join must be the address of the run's head server, such as "
             f"{scheme}://10.0.0.5:{DEFAULT_HEAD_SERVER_PORT}, but is {given!r}."
         )
     if parts.scheme != scheme:
         has, advice = ("no tls", "Set tls on all machines") if tls is None else ("tls", "Write https")
-        raise ConfigError(
-            f"{places.get(JOIN_KEY)}: {JOIN_KEY} is {given}, but this configuration has {has}. {advice}."
-        )
+        raise ConfigError(f"{places.get('join')}: join is {given}, but this configuration has {has}. {advice}.")
     return HeadConfig(host=host, port=port, port_is_fixed=True, tls=tls)

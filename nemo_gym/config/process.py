@@ -13,6 +13,7 @@ from nemo_gym.config.models import Origin, RunConfig, ServerConfig
 from nemo_gym.config.run_settings import RunSettings
 from nemo_gym.config.secret_values import SecretValues, handed_environment
 from nemo_gym.config.settings import BaseServerConfig, ServerType, http_url
+from nemo_gym.config.shared_run import SharedRun
 from nemo_gym.config.tls import Tls
 from nemo_gym.jsonl import JsonObject
 
@@ -212,6 +213,7 @@ class HeadSettings(BaseModel):
     run_id: str = ""
     config_yaml: str
     """The configuration, with masked secrets unless the run exposes them on a loopback address."""
+    shared: SharedRun = SharedRun()
     endpoints: list[str] = Field(default_factory=list)
     """The endpoints of the model servers. The run is ready when every endpoint has answered."""
     run_token: str | None = Field(default=None, repr=False)

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Self
 from urllib.parse import quote
 
-from nemo_gym.config.access import RUN_TOKEN_KEY
 from nemo_gym.config.environment import NEVER_HANDED, withheld_environment
 from nemo_gym.config.masking import MASK, SECRET_VALUE, is_secret_key, mask_text
 from nemo_gym.config.models import RunConfig
@@ -62,7 +61,7 @@ class SecretValues:
 def secrets_of(run: RunConfig) -> SecretValues:
     """Return every known secret of a run: from its configuration, its environment, and its token."""
     settings = [server.settings for server in run.servers.values()]
-    return SecretValues.of(dict(run.plain), settings, withheld_environment(), {RUN_TOKEN_KEY: run.run_token})
+    return SecretValues.of(dict(run.plain), settings, withheld_environment(), {"run_token": run.run_token})
 
 
 def handed_environment(own: Mapping[str, object], others: Collection[Mapping[str, object]]) -> dict[str, str]:

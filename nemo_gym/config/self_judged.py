@@ -16,9 +16,9 @@ def self_judged(run: RunConfig) -> Iterator[str]:
     """Yield a line for each resources server whose judge is the model of an agent that uses the server."""
     for server in run.servers_of("resources_servers"):
         policies = {
-            _named(agent.settings.get("model_server"))
+            agent.referred("model_server")
             for agent in run.servers_of("responses_api_agents")
-            if _named(agent.settings.get("resources_server")) == server.name
+            if agent.referred("resources_server") == server.name
         }
         for judge in sorted(set(_judges_in(server.settings)) & policies - {""}):
             yield (
@@ -39,10 +39,6 @@ def _judges_in(settings: object, *, is_judge: bool = False) -> Iterator[str]:
     if not isinstance(settings, Mapping):
         return
     if is_judge and settings.get("type") == MODEL_TIER:
-        yield _named(settings)
+        yield str(settings.get("name", ""))
     for key, value in settings.items():
         yield from _judges_in(value, is_judge=is_judge or "judge" in str(key))
-
-
-def _named(reference: object) -> str:
-    return str(reference.get("name", "")) if isinstance(reference, Mapping) else ""

@@ -28,12 +28,12 @@ from nemo_gym.config.settings import (
     Domain,
     ServerType,
 )
-from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest, did_you_mean_or_all, search_dir_for
 from nemo_gym.config.tls import Tls, scheme_of
 from nemo_gym.config.tree import Node, dotted, merge
 from nemo_gym.errors import AlmostServerError, DuplicateServerError, UnknownImplementationError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.paths import find, search_roots
+from nemo_gym.text import CERTAINLY_MEANT, closest, did_you_mean_or_all, search_dir_for
 
 logger = logging.getLogger(__name__)
 NO_MODEL: Mapping[str, object] = {

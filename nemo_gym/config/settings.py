@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nemo_gym.config.ray import RayNeeds
 from nemo_gym.schemas.rollout import ReverifyMode
+from nemo_gym.schemas.tool_access import ToolAccess
 
 ServerType = Literal["resources_servers", "responses_api_agents", "responses_api_models"]
 SERVER_TYPES: tuple[ServerType, ...] = ("resources_servers", "responses_api_agents", "responses_api_models")
@@ -43,10 +44,6 @@ ENVIRONMENT_SERVERS = "environment_servers"
 """The key, in place of a server type, of blocks that define an alias of an agent or a server that runs as an agent."""
 
 
-DEPTH_KEY = "max_request_depth"
-"""The key that limits the nesting depth of a server's requests."""
-GROUP_KEY = "group_verification"
-"""The key that makes a resources server verify all rollouts of a task together."""
 LEAST_GROUP = 2
 """The smallest group: a single rollout cannot be compared with others."""
 
@@ -179,6 +176,8 @@ class BaseResponsesAPIAgentConfig(BaseRunServerInstanceConfig):
     """The reward of rollouts that are not graded."""
     token_id_capture: bool = False
     """Whether to record the token ids of this agent's model calls, if the block `token_id_capture` is enabled."""
+    tool_accesses: list[ToolAccess] = Field(default_factory=list)
+    """Tools that sessions of the agent can reach, unless their request names another access with the same name."""
     agent_session_idle_s: float = Field(default=21600.0, gt=0)
     """Seconds without a call after which an agent session is closed, if its caller has not closed it."""
 

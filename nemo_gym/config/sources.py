@@ -17,10 +17,10 @@ from nemo_gym.config.overrides import Override, apply_override, parsed
 from nemo_gym.config.reading import read_yaml, shown
 from nemo_gym.config.removed import removed_path
 from nemo_gym.config.settings import DUMMY_MODEL, MODEL_TIER, POLICY_MODEL, SERVER_TYPES
-from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest
 from nemo_gym.config.tree import Key, Node, merge, node_of, walk
 from nemo_gym.errors import ConfigPathNotFoundError, MalformedConfigPathsError, OverrideError
 from nemo_gym.paths import search_roots
+from nemo_gym.text import CERTAINLY_MEANT, closest
 
 logger = logging.getLogger(__name__)
 

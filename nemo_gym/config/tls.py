@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nemo_gym.config.hosts import is_any_address, is_loopback, is_of_this_machine
 
-TLS_KEY = "tls"
 SYSTEM = "system"
 """The value of `ca` that means the authorities that the operating system trusts."""
 STRICT_FAULTS = range(79, 94)
@@ -52,7 +51,7 @@ class Tls(TlsBlock):
     @classmethod
     def of(cls, config: Mapping[str, object]) -> Tls | None:
         """Return the `tls` block of an already checked configuration, or None if it does not have one."""
-        block = config.get(TLS_KEY)
+        block = config.get("tls")
         if not isinstance(block, Mapping) or not block.get("ca"):
             return None
         # Convert the names, because pydantic does not accept OmegaConf's list type.

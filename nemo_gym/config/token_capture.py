@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, field_validator, model_validator
 
 from nemo_gym.jsonl import JsonObject
 
-TOKEN_CAPTURE_KEY = "token_id_capture"
+
+class ClassPath(NamedTuple):
+    """The place of a class, written as `module:name` or `module.name`."""
+
+    module: str
+    name: str
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        module, _, name = text.rpartition(":" if ":" in text else ".")
+        return cls(module, name)
 
 
 class TokenCaptureConfig(BaseModel):
@@ -37,7 +47,7 @@ class TokenCaptureConfig(BaseModel):
     @field_validator("sink")
     @classmethod
     def _names_a_class(cls, sink: str | None) -> str | None:
-        if sink is not None and not all(_class_path(sink)):
+        if sink is not None and not all(ClassPath.of(sink)):
             raise ValueError(f"'{sink}' does not name a class; write module:Class")
         return sink
 
@@ -54,11 +64,5 @@ class TokenCaptureConfig(BaseModel):
         return self
 
     @property
-    def sink_class(self) -> tuple[str, str]:
-        """The module and the name of the sink's class."""
-        return _class_path(self.sink or "")
-
-
-def _class_path(text: str) -> tuple[str, str]:
-    module, _, name = text.rpartition(":" if ":" in text else ".")
-    return module, name
+    def sink_class(self) -> ClassPath:
+        return ClassPath.of(self.sink or "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nemo_gym.config.models import Origin
 
@@ -88,26 +88,34 @@ def walk(node: Node, path: Path = ()) -> Iterator[tuple[Path, Node]]:
             yield from walk(item, (*path, index))
 
 
-def child_of(node: Node, part: Key) -> tuple[Key, Node] | None:
+class Child(NamedTuple):
+    """A mapping entry or list item, and the number of parts of a dotted key that its key has."""
+
+    key: Key
+    node: Node
+    used: int = 1
+
+
+def child_of(node: Node, part: Key) -> Child | None:
     """Return the mapping entry or list item of this key or index, or None if it does not exist."""
     if isinstance(node.value, dict):
         if part in node.value:
-            return part, node.value[part]
-        return next(((key, child) for key, child in node.value.items() if str(key) == str(part)), None)
+            return Child(part, node.value[part])
+        return next((Child(key, child) for key, child in node.value.items() if str(key) == str(part)), None)
     if isinstance(node.value, list) and str(part).isdigit() and int(part) < len(node.value):
-        return int(part), node.value[int(part)]
+        return Child(int(part), node.value[int(part)])
     return None
 
 
-def step(node: Node, parts: Path) -> tuple[Key, int, Node] | None:
-    """Find the child for the first parts of a dotted key. Return its key, the number of these parts, and the child.
+def step(node: Node, parts: Path) -> Child | None:
+    """Return the child for the first parts of a dotted key, or None if it does not exist.
 
     Keys may contain dots (`gpt-4.1`), so parts are joined if the first part alone does not match.
     """
     for count in range(1, len(parts) + 1):
         found = child_of(node, parts[0] if count == 1 else dotted(parts[:count]))
         if found:
-            return found[0], count, found[1]
+            return found._replace(used=count)
     return None
 
 
@@ -118,7 +126,7 @@ def locate(node: Node, parts: Path) -> Path | None:
         found = step(node, parts)
         if found is None:
             return None
-        key, used, node = found
+        key, node, used = found
         path, parts = (*path, key), parts[used:]
     return path
 
@@ -129,7 +137,7 @@ def at(node: Node, path: Path) -> Node:
         found = child_of(node, part)
         if found is None:
             raise KeyError(dotted(path))
-        node = found[1]
+        node = found.node
     return node
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nemo_gym.config.checks import called_by, check_references, check_some_server, references_of
+from nemo_gym.config.checks import check_references, check_some_server, references_of, with_called
 from nemo_gym.config.loading import load
 from nemo_gym.config.models import RunConfig, ServerConfig
 from nemo_gym.config.overrides import Override
@@ -21,7 +21,7 @@ def load_without_model(paths: Sequence[str], overrides: Sequence[Override | str]
     Raise `NoServerInstancesError` if no server is configured.
     """
     run = load(paths, overrides, initial=NO_MODEL, needs_variables=False)
-    return run.model_copy(update={"servers": _without_dummy(run)})
+    return run.with_servers(_without_dummy(run))
 
 
 def load_with_stand_in(paths: Sequence[str], overrides: Sequence[Override | str]) -> RunConfig:
@@ -33,7 +33,7 @@ def load_with_stand_in(paths: Sequence[str], overrides: Sequence[Override | str]
     servers = _without_dummy(run)
     wanted = {name for server in servers.values() for name in references_of(server)}
     stand_ins = {name: server for name, server in run.servers.items() if name in wanted and name not in servers}
-    return _sampled(run.model_copy(update={"servers": {**servers, **stand_ins}}), stand_ins)
+    return _sampled(run.with_servers({**servers, **stand_ins}), stand_ins)
 
 
 def load_as_written(paths: Sequence[str], overrides: Sequence[Override | str]) -> RunConfig:
@@ -59,7 +59,7 @@ def load_for_metrics(paths: Sequence[str], overrides: Sequence[Override | str]) 
     """
     run = load(paths, overrides, initial=NO_MODEL, needs_variables=False)
     if all(server.implementation == DUMMY_MODEL for server in run.servers.values()):
-        return run.model_copy(update={"servers": {}})
+        return run.with_servers({})
     return _sampled(run, [server.name for server in run.servers_of(MODEL_TIER)])
 
 
@@ -68,22 +68,10 @@ def only_for(run: RunConfig, names: Iterable[str]) -> RunConfig:
 
     Raise `ServerRefNotFoundError` for an unknown name.
     """
-    kept: dict[str, ServerConfig] = {}
-    owed = [run.server(name) for name in names]
-    while owed:
-        server = owed.pop()
-        if server.name not in kept:
-            kept[server.name] = server
-            owed += called_by(server, run)
-    servers = {
-        # Use free ports, because servers that already run may use the configured ports.
-        name: server.model_copy(update={"port": 0, "port_is_fixed": False})
-        for name, server in run.servers.items()
-        if name in kept
-    }
-    return run.model_copy(
-        update={"servers": servers, "aliases": {alias: name for alias, name in run.aliases.items() if name in kept}}
-    )
+    kept = with_called([run.server(name) for name in names], run)
+    # Use free ports, because servers that already run may use the configured ports.
+    free = {"port": 0, "port_is_fixed": False}
+    return run.with_servers({name: server.model_copy(update=free) for name, server in kept.items()})
 
 
 def load_for_grading(paths: Sequence[str], overrides: Sequence[Override | str]) -> RunConfig:
@@ -103,7 +91,7 @@ def graders_of(run: RunConfig) -> RunConfig:
     }
     check_some_server(servers, run.config_paths)
     check_references(servers, {})
-    return run.model_copy(update={"servers": servers, "aliases": {}})
+    return run.with_servers(servers)
 
 
 def _without_dummy(run: RunConfig) -> dict[str, ServerConfig]:

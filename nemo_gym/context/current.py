@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, Self
 
 from nemo_gym.context.policy import Policy
+from nemo_gym.context.spent import Spent
 from nemo_gym.errors import RolloutTimedOut
 
 
@@ -23,6 +24,8 @@ class Work(NamedTuple):
     """A callback for the `Reply` to each call to another server; None if nothing observes the replies."""
     policy: Policy | None = None
     """The policy that the rollout's row names; None for the configured one."""
+    spent: Spent | None = None
+    """The collected time and tool calls of an agent's calls to other servers; None if they are not collected."""
 
 
 NO_WORK = Work()

@@ -15,7 +15,7 @@ CLOCK_SLACK_S = 0.005
 """Seconds by which a timer may fire too early."""
 LATE_CLEANUP_S = 0.05
 """Seconds for which clean-up is awaited after the deadline."""
-_cleaning: set[asyncio.Future[None]] = set()
+_cleaning: set[asyncio.Future[object]] = set()
 """The running clean-up, because the event loop itself does not keep tasks alive."""
 GRACE_S = 5.0
 """Seconds that clean-up may take, such as the deletion of a session."""
@@ -58,7 +58,7 @@ def grace_period(seconds: float = GRACE_S) -> Iterator[None]:
         end_work(token)
 
 
-async def to_the_end(cleanup: Coroutine[object, object, None]) -> None:
+async def to_the_end(cleanup: Coroutine[object, object, object]) -> None:
     """Await a coroutine that cleans up, even if this task is cancelled, for example at the rollout's deadline.
 
     After the deadline, await it only briefly, and let it end in the background. Otherwise the caller times out, too,
@@ -78,7 +78,7 @@ async def to_the_end(cleanup: Coroutine[object, object, None]) -> None:
         raise
 
 
-def _cleaned(cleaning: asyncio.Future[None]) -> None:
+def _cleaned(cleaning: asyncio.Future[object]) -> None:
     _cleaning.discard(cleaning)
     if not cleaning.cancelled():
         # Retrieve the error, because asyncio would log it if it is not awaited after the deadline.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from urllib.parse import urlsplit
 
-from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.row import POLICY_API_KEY, POLICY_MODEL_KEY, POLICY_URL_KEY
+from nemo_gym.schemas.row import POLICY_KEYS
 
 _URL = re.compile(r"https?://[!-\"$->@-~]+")
-_API_KEY = re.compile(r"[!-~]+")
+_PRINTABLE = re.compile(r"[!-~]+")
 
 
 # Disable the repr, because it would show the API key.
@@ -28,24 +28,24 @@ class Policy:
     """Names of the servers to which calls send the policy. Empty in model servers, which do not pass the policy on."""
 
     @classmethod
-    def of_fields(cls, fields: JsonObject) -> Policy | None:
+    def of_fields(cls, fields: Mapping[str, object]) -> Policy | None:
         """Return the policy that a row's fields name, or None if there is none.
 
         Raise `ValueError` if a field is invalid.
         """
-        url, api_key, model = (_text(fields, key) for key in (POLICY_URL_KEY, POLICY_API_KEY, POLICY_MODEL_KEY))
+        url, api_key, model = (_text(fields, key) for key in POLICY_KEYS)
         if url is not None and not _is_url(url):
             raise ValueError(
-                f"{POLICY_URL_KEY} must be a URL such as http://127.0.0.1:8000/v1, but is '{url.rpartition('@')[2]}'."
+                f"policy_base_url must be a URL such as http://127.0.0.1:8000/v1, but is '{url.rpartition('@')[2]}'."
             )
-        if api_key is not None and not _API_KEY.fullmatch(api_key):
-            raise ValueError(f"{POLICY_API_KEY} must be printable ASCII characters without spaces.")
+        if api_key is not None and not _PRINTABLE.fullmatch(api_key):
+            raise ValueError("policy_api_key must be printable ASCII characters without spaces.")
         return None if url is api_key is model is None else cls(url, api_key, model)
 
     @property
-    def fields(self) -> JsonObject:
+    def fields(self) -> dict[str, str]:
         """The fields by which a row names this policy."""
-        named = {POLICY_URL_KEY: self.base_url, POLICY_API_KEY: self.api_key, POLICY_MODEL_KEY: self.model}
+        named = {"policy_base_url": self.base_url, "policy_api_key": self.api_key, "policy_model_name": self.model}
         return {key: value for key, value in named.items() if value is not None}
 
     @cached_property
@@ -54,7 +54,7 @@ class Policy:
         return json.dumps(self.fields).encode()
 
 
-def _text(fields: JsonObject, key: str) -> str | None:
+def _text(fields: Mapping[str, object], key: str) -> str | None:
     value = fields.get(key)
     if value is not None and not (isinstance(value, str) and value):
         found = "empty" if value == "" else f"of type {type(value).__name__}"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import Response
 from nemo_gym.testing import call, reply
 
@@ -21,11 +20,11 @@ ODD_ARGUMENTS = (
 """Malformed or unexpected arguments of a tool call."""
 
 
-def _answer_of(*items: JsonObject) -> Response:
+def _answer_of(*items: Mapping[str, object]) -> Response:
     return Response.model_validate({**reply().model_dump(), "output": list(items)})
 
 
-def _message_of(*parts: JsonObject) -> JsonObject:
+def _message_of(*parts: Mapping[str, object]) -> Mapping[str, object]:
     return {"type": "message", "id": "message", "role": "assistant", "status": "completed", "content": list(parts)}
 
 

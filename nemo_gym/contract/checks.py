@@ -17,12 +17,10 @@ from typing import NamedTuple
 
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
+from pydantic.json_schema import JsonSchemaValue
 
 from nemo_gym.calls.problems import faults_of_row
-from nemo_gym.config import explain_params
-from nemo_gym.config.explain import with_known_fields
-from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest
-from nemo_gym.config.wording import counted
+from nemo_gym.config.explain import explain_params, with_known_fields
 from nemo_gym.contract.answers import ODD_ARGUMENTS, odd_answers
 from nemo_gym.contract.arguments import odd_arguments
 from nemo_gym.contract.environment import Environment, Oracle, Solution, own_configs, own_servers
@@ -32,11 +30,11 @@ from nemo_gym.contract.watching import TIMEOUT_S, Late, OnStep, Watch
 from nemo_gym.errors import NemoGymError, SignatureError, fault_in
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
-from nemo_gym.schemas.row import PARAMS_KEY
 from nemo_gym.servers.base import SimpleServer, folder_of
 from nemo_gym.servers.resources import listed_tools
 from nemo_gym.servers.tools.handlers import place_of
 from nemo_gym.testing import call, reply, rollout, serving
+from nemo_gym.text import CERTAINLY_MEANT, closest, counted
 from nemo_gym.web.blocking import CURE, Block
 
 EXAMPLES = 5
@@ -134,11 +132,8 @@ async def _configs_load(checkup: Checkup) -> str:
     configs = own_configs(folder)
     for path in configs:
         run = checkup.environment.load(path)
-        agents = {
-            (agent.settings.get("resources_server") or {}).get("name")
-            for agent in run.servers_of("responses_api_agents")
-        }
-        alone = [server.name for server in own_servers(run, folder) if server.name not in agents]
+        used = {agent.referred("resources_server") for agent in run.servers_of("responses_api_agents")}
+        alone = [server.name for server in own_servers(run, folder) if server.name not in used]
         if alone and path.name != WITHOUT_AGENT:
             raise Broken(f"{path}: no agent uses {', '.join(alone)}. Add an agent to the config")
     return counted(len(configs), "config")
@@ -189,16 +184,18 @@ async def _rows_are_valid(checkup: Checkup) -> str:
     routes = {
         getattr(route, "path", ""): route for route in checkup.environment.server().setup_webserver().routes[::-1]
     }
+    has_catch_all = any(re.fullmatch(r"/\{\w+\}", path) for path in routes)
     problems = []
     for place, row in checkup.tasks:
-        given = row.get(PARAMS_KEY, {})
+        given = row.get("responses_create_params", {})
         try:
             params = ResponseCreateParams.model_validate(given)
         except ValidationError as error:
             problems.append(f"{place}: {explain_params(error, row, given).removesuffix('.')}")
             continue
         # Skip tools without a name, such as web_search, because the model's endpoint runs them.
-        missing = [tool["name"] for tool in params.tools if tool.get("name") and f"/{tool['name']}" not in routes]
+        named = [tool["name"] for tool in params.tools if tool.get("name")]
+        missing = [] if has_catch_all else [name for name in named if f"/{name}" not in routes]
         if missing:
             problems.append(f"{place} names tools that the server lacks: {', '.join(missing)}")
         for method in ("seed_session", "verify"):
@@ -211,11 +208,11 @@ async def _rows_are_valid(checkup: Checkup) -> str:
     return f"{len(checkup.tasks)} rows"
 
 
-def _faults(route: object, row: JsonObject, needed_by: str) -> list[str]:
+def _faults(route: object, row: Mapping[str, object], needed_by: str) -> list[str]:
     """Return the reasons why a row is not a valid request body of a route."""
     if not isinstance(route, APIRoute) or route.body_field is None:
         return []
-    body = {PARAMS_KEY: {"input": []}, **row, "response": reply().model_dump(mode="json")}
+    body = {"responses_create_params": {"input": []}, **row, "response": reply().model_dump(mode="json")}
     _, problems = route.body_field.validate(body, {}, loc=("body",))
     kind = route.body_field.field_info.annotation
     return faults_of_row([with_known_fields(each, kind) for each in problems or ()], needed_by) if problems else []
@@ -311,7 +308,7 @@ async def _is_graded_for_each_row(checkup: Checkup, server: SimpleServer, name: 
             return
 
 
-async def _odd_calls_are_answered(checkup: Checkup, server: SimpleServer, tools: Mapping[str, JsonObject]) -> int:
+async def _odd_calls_are_answered(checkup: Checkup, server: SimpleServer, tools: Mapping[str, JsonSchemaValue]) -> int:
     """For each row, call each tool with malformed and with unknown arguments. Return the number of calls per row."""
     calls = [
         call(name).model_copy(update={"arguments": arguments})
@@ -331,7 +328,7 @@ async def _odd_calls_are_answered(checkup: Checkup, server: SimpleServer, tools:
     return len(calls)
 
 
-def _tools_of(server: SimpleServer, rows: Sequence[JsonObject]) -> dict[str, JsonObject]:
+def _tools_of(server: SimpleServer, rows: Sequence[Mapping[str, object]]) -> dict[str, JsonSchemaValue]:
     """Return the JSON Schema of each tool's arguments, keyed by tool name. The server or a row names the tools."""
     named = (tool for row in rows for tool in named_tools(row))
     return {tool["name"]: tool.get("parameters") or {} for tool in named} | {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,16 +13,17 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from nemo_gym.config import RunConfig, ServerConfig, load
 from nemo_gym.config.checks import called_by, check_variables
+from nemo_gym.config.loading import load
+from nemo_gym.config.models import RunConfig, ServerConfig
 from nemo_gym.config.overrides import Override, parsed
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.reading import read_yaml, shown
-from nemo_gym.config.settings import GROUP_KEY, LEAST_GROUP, MODEL_TIER, POLICY_MODEL, SERVER_TYPES, USED_IN_CHECKS
+from nemo_gym.config.settings import LEAST_GROUP, MODEL_TIER, POLICY_MODEL, SERVER_TYPES, USED_IN_CHECKS
 from nemo_gym.config.sources import CONFIG_PATHS, gather
 from nemo_gym.contract.manifest import DeclaredReward, declared_reward
-from nemo_gym.data.gather import file_of
 from nemo_gym.data.media import with_media, with_media_dir
+from nemo_gym.data.obtain import Obtainer
 from nemo_gym.data.prompts import load_prompt_config, with_prompt
 from nemo_gym.errors import DataError, LaunchError, ServerRefNotFoundError, UserError, fault_in
 from nemo_gym.jsonl import JsonObject, read_lines
@@ -33,6 +35,8 @@ from nemo_gym.schemas.responses import Response
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.tools.handlers import is_class_of
 from nemo_gym.testing import FakeModel, connected_server, reply
+
+logger = logging.getLogger(__name__)
 
 Solution = list["str | FunctionToolCall | EasyInputMessage"]
 """A perfect attempt: texts, tool calls and user messages, in order."""
@@ -76,7 +80,7 @@ class Environment:
     @property
     def group_size(self) -> int | None:
         """The number of attempts that are verified together; None if each is verified alone."""
-        return None if self.settings.get(GROUP_KEY) is None else LEAST_GROUP
+        return None if self.settings.get("group_verification") is None else LEAST_GROUP
 
     @property
     def empty_rivals(self) -> list[Response]:
@@ -278,7 +282,7 @@ def example_rows(run: RunConfig, server_name: str) -> Iterator[JsonObject]:
     for agent in agents_of(run, server_name):
         for dataset in [each for each in agent.datasets if each.type == "example"]:
             prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
-            path = file_of(agent, dataset)
+            path = Obtainer(run, logger.info, may_download=False).path_of(agent, dataset)
             for number, _, row in read_lines(path):
                 yield with_media(with_media_dir(with_prompt(row, prompt, f"{path}:{number}"), path.parent))
 
@@ -286,7 +290,7 @@ def example_rows(run: RunConfig, server_name: str) -> Iterator[JsonObject]:
 def agents_of(run: RunConfig, server_name: str) -> list[ServerConfig]:
     """Return the agents that use this resources server."""
     agents = run.servers_of("responses_api_agents")
-    return [agent for agent in agents if (agent.settings.get("resources_server") or {}).get("name") == server_name]
+    return [agent for agent in agents if agent.referred("resources_server") == server_name]
 
 
 def labels_in(settings: Mapping[str, object]) -> list[str] | None:

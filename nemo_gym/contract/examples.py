@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nemo_gym.contract.environment import Environment, Solution
 from nemo_gym.contract.play import play
@@ -10,14 +10,14 @@ from nemo_gym.data.examples import write_example_metrics
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, write_rows
 from nemo_gym.schemas.responses import Response
-from nemo_gym.schemas.row import PARAMS_KEY, ROLLOUT_INDEX_KEY, TASK_INDEX_KEY
+from nemo_gym.schemas.row import ROLLOUT_INDEX_KEY, TASK_INDEX_KEY
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.testing import serving
 
 ROLLOUTS_FILE = "example_rollouts.jsonl"
 
 
-async def example_rollouts(environment: Environment) -> list[JsonObject]:
+async def example_rollouts(environment: Environment) -> list[Mapping[str, object]]:
     """Return one graded rollout per example row, played by the oracle. Every call returns the same results.
 
     Raise `DataError` if there is no oracle, or if playing a row twice gives different results.
@@ -49,7 +49,7 @@ async def write_examples(environment: Environment) -> int:
 
 async def _steady(
     environment: Environment, servers: Sequence[SimpleServer], solution: Solution, task: int
-) -> JsonObject:
+) -> Mapping[str, object]:
     rivals = environment.empty_rivals
     first, again = [await _graded(server, environment.rows[task], solution, rivals) for server in servers]
     differing = {name for name, value in first.items() if again.get(name) != value}
@@ -67,4 +67,4 @@ async def _graded(server: SimpleServer, row: JsonObject, solution: Solution, riv
     played = await play(server, row, solution, rivals)
     graded = played.graded.model_dump(mode="json", exclude_unset=True)
     # Leave out the graded request if the row has a request, because example rollouts contain the row's request.
-    return {name: value for name, value in graded.items() if name != PARAMS_KEY or name not in row}
+    return {name: value for name, value in graded.items() if name != "responses_create_params" or name not in row}

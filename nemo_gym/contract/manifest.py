@@ -8,9 +8,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from nemo_gym.config.reading import read_yaml
-from nemo_gym.config.suggestions import closest
 from nemo_gym.config.tree import plain
 from nemo_gym.errors import DataError
+from nemo_gym.text import closest
 
 MANIFEST_FILE = "manifest.yaml"
 Profile = Literal["custom-gym-verifier", "custom-gym-agent-loop", "external-agent-loop", "external-rollout-driver"]

@@ -8,15 +8,8 @@ from typing import NamedTuple
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from nemo_gym.config import RunConfig, ServerConfig
-from nemo_gym.config.allowed_pairings import (
-    AGENT_SERVER,
-    ALLOW_KEY,
-    ALLOWED_AGENTS,
-    RESOURCES_SERVER,
-    exclusion,
-    players,
-)
+from nemo_gym.config.allowed_pairings import AGENT_SERVER, ALLOWED_AGENTS, RESOURCES_SERVER, exclusion, players
+from nemo_gym.config.models import RunConfig, ServerConfig
 from nemo_gym.config.pairing import AGENT_CONFIG
 from nemo_gym.config.settings import AGENT_TIER, BaseResponsesAPIAgentConfig
 from nemo_gym.config.without_model import load_for_metrics
@@ -51,7 +44,7 @@ def _problems_of(config: str, agent: Component) -> list[str]:
     if not (agent.path / "configs" / f"{agent.path.name}.yaml").is_file():
         return [f"{file} does not exist. Name another config of this agent with --agent-type {agent.name}/FLAVOR."]
     try:
-        run = load_for_metrics([config], [f"++{AGENT_CONFIG}={file}", f"++{ALLOW_KEY}=true"])
+        run = load_for_metrics([config], [f"++{AGENT_CONFIG}={file}", "++allow_unsupported_pairing=true"])
         return list(dict.fromkeys([*run.settings.unsupported_pairings, *(each.problem for each in _all_misfits(run))]))
     except (ConfigError, DataError, LaunchError) as error:
         return [str(error)]

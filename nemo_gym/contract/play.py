@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from nemo_gym.contract.environment import Solution
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import FunctionCallOutput, FunctionToolCall
 from nemo_gym.schemas.responses import Response
 from nemo_gym.schemas.rollout import Graded
@@ -27,14 +26,16 @@ class Played(NamedTuple):
         return self.graded.reward
 
 
-async def play(server: SimpleServer, row: JsonObject, items: Solution, rivals: Sequence[Response] = ()) -> Played:
+async def play(
+    server: SimpleServer, row: Mapping[str, object], items: Solution, rivals: Sequence[Response] = ()
+) -> Played:
     """Seed a session, make the tool calls in `items`, and grade the attempt in a group with its `rivals`, if any."""
     async with rollout(server, **row) as attempt:
         return await grade(attempt, await act(attempt, items), rivals)
 
 
 async def grade_alone(
-    server: SimpleServer, row: JsonObject, response: Response, rivals: Sequence[Response] = ()
+    server: SimpleServer, row: Mapping[str, object], response: Response, rivals: Sequence[Response] = ()
 ) -> Played:
     """Seed a session, and grade a response in it without making its tool calls."""
     async with rollout(server, **row) as attempt:

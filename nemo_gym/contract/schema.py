@@ -13,12 +13,12 @@ from itertools import pairwise
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, create_model
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from nemo_gym.config import RunConfig, ServerConfig
+from nemo_gym.config.models import RunConfig, ServerConfig
 from nemo_gym.config.process import ProcessSettings
-from nemo_gym.config.settings import GROUP_KEY, BaseResourcesServerConfig
+from nemo_gym.config.settings import BaseResourcesServerConfig
 from nemo_gym.contract.environment import Environment, Solution, agents_of, importing
 from nemo_gym.contract.play import play
 from nemo_gym.contract.tasks import named_tools
@@ -26,9 +26,8 @@ from nemo_gym.data.gather import file_of
 from nemo_gym.data.prompts import load_prompt_config
 from nemo_gym.data.task_data import task_data_class
 from nemo_gym.errors import SignatureError, fault_in
-from nemo_gym.jsonl import JsonObject, read_rows
+from nemo_gym.jsonl import read_rows
 from nemo_gym.process.serve import complete_server_class, load_module
-from nemo_gym.schemas.row import AGENT_REF_KEY, KIND_KEY, MASK_KEY, PARAMS_KEY, REASON_KEY
 from nemo_gym.schemas.sessions import ResourcesSeedSessionRequest
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.base import SimpleServer
@@ -41,11 +40,8 @@ from nemo_gym.testing import serving
 from nemo_gym.text import fields_of_template
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-DETAILS_KEY = "x-nemo-gym"
-"""The key in the schema for everything that does not describe the row, such as tools and settings."""
 ROW_ROUTES = ("/seed_session", "/reset", "/verify")
 """The routes that receive a row."""
-RESPONSE_KEY = "response"
 UNDECLARED = "In the example rows. The server does not declare it."
 PLAIN_REPLY = "I am sure that the answer is 42."
 JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
@@ -53,7 +49,7 @@ JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", l
 Fields = dict[str, FieldInfo]
 
 
-async def schema_of(environment: Environment) -> JsonObject:
+async def schema_of(environment: Environment) -> JsonSchemaValue:
     """Return the JSON Schema of a row. Its key `x-nemo-gym` describes the tools, settings and grading.
 
     To find the fields that grading adds, the first example row is run and graded. If this fails, `verify_adds_note`
@@ -63,24 +59,23 @@ async def schema_of(environment: Environment) -> JsonObject:
         server = environment.server()
     bodies = [*_bodies(server), *_bodies_of_agents(environment)]
     task_data = task_data_class(environment.folder)
-    row = _schema(
-        environment.name, _fields_of([*([task_data] if task_data else []), *bodies], {PARAMS_KEY, RESPONSE_KEY})
-    )
+    kinds = [*([task_data] if task_data else []), *bodies]
+    row = _schema(environment.name, _fields_of(kinds, {"responses_create_params", "response"}))
     _add_request(row, environment)
     examples = list(_rows_in_files(environment))
     _add_undeclared(row, examples)
     config = type(server).model_fields["config"].annotation
-    shared = {*BaseResourcesServerConfig.model_fields} - ({GROUP_KEY} if verifies_groups(type(server)) else set())
+    own_of_groups = {"group_verification"} if verifies_groups(type(server)) else set()
+    shared = {*BaseResourcesServerConfig.model_fields} - own_of_groups
     own = _fields_of([config] if is_class_of(config, BaseModel) else [], shared)
-    added, note = await _added(environment, server)
     details = {
         "tools": list(tools_of(server, examples).values()),
         "settings": _schema(f"{environment.name} settings", own),
         "reward": environment.declared_reward.model_dump(mode="json"),
-        "verify_adds": added,
-        **({"verify_adds_note": note} if note else {}),
+        **await _added(environment, server),
     }
-    return {"$schema": DIALECT, **row, "examples": examples[:1], DETAILS_KEY: details}
+    # Everything that does not describe the row, such as tools and settings, is in `x-nemo-gym`.
+    return {"$schema": DIALECT, **row, "examples": examples[:1], "x-nemo-gym": details}
 
 
 def _bodies(server: SimpleServer) -> list[type[BaseModel]]:
@@ -161,11 +156,11 @@ class _Lenient(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: object) -> bool:
         return False
 
-    def handle_invalid_for_json_schema(self, schema: CoreSchema, error_info: str) -> JsonObject:
+    def handle_invalid_for_json_schema(self, schema: CoreSchema, error_info: str) -> JsonSchemaValue:
         return {}
 
 
-def _schema(title: str, fields: Fields) -> JsonObject:
+def _schema(title: str, fields: Fields) -> JsonSchemaValue:
     definitions = {name: (info.annotation, info) for name, info in fields.items()}
     config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
     model: type[BaseModel] = create_model(title, __config__=config, **definitions)  # type: ignore[call-overload]
@@ -173,16 +168,16 @@ def _schema(title: str, fields: Fields) -> JsonObject:
     return {"title": title, "type": "object", "properties": {}, "required": [], **schema}
 
 
-def _add_request(row: JsonObject, environment: Environment) -> None:
+def _add_request(row: JsonSchemaValue, environment: Environment) -> None:
     """Add `responses_create_params`, the request to the model, to the schema of a row.
 
     If every dataset of the environment has a prompt, require the fields that the prompts use instead of the request.
     """
     datasets = [dataset for agent in agents_of(environment.run, environment.name) for dataset in agent.datasets]
     prompts = {dataset.prompt_config for dataset in datasets}
-    request: JsonObject = {"type": "object", "description": "The request to the model: input, tools, sampling."}
+    request: JsonSchemaValue = {"type": "object", "description": "The request to the model: input, tools, sampling."}
     if not prompts or None in prompts:
-        row["required"] = [PARAMS_KEY, *row["required"]]
+        row["required"] = ["responses_create_params", *row["required"]]
         request["required"] = ["input"]
     else:
         request["description"] += " The prompt supplies the input."
@@ -190,7 +185,7 @@ def _add_request(row: JsonObject, environment: Environment) -> None:
             for name in _placeholders(prompt):
                 row["properties"].setdefault(name, {"description": f"A field of {prompt}."})
                 row["required"] += [] if name in row["required"] else [name]
-    row["properties"] = {PARAMS_KEY: request, **row["properties"]}
+    row["properties"] = {"responses_create_params": request, **row["properties"]}
 
 
 def _placeholders(prompt: str) -> list[str]:
@@ -201,14 +196,14 @@ def _placeholders(prompt: str) -> list[str]:
     return list(dict.fromkeys(name.partition(".")[0].partition("[")[0] for name in names))
 
 
-def tools_of(server: SimpleServer, examples: Iterable[JsonObject]) -> dict[str, JsonObject]:
+def tools_of(server: SimpleServer, examples: Iterable[Mapping[str, object]]) -> dict[str, Mapping[str, object]]:
     """Return the tools by name: those of the server, and those that only the example rows define."""
     own = listed_tools(server)
     found = list[McpTool | Tool](own)
     # If any route cannot be a tool, for example because it has a query parameter, list none of the routes.
     with suppress(SignatureError):
         found += harvest(server.setup_webserver(), own, not_tools=getattr(server, "NOT_TOOLS", RESERVED_NAMES)).tools
-    tools: dict[str, JsonObject] = {
+    tools: dict[str, Mapping[str, object]] = {
         each.name: {"name": each.name, "description": each.description, "parameters": each.parameters}
         for each in found
     }
@@ -219,7 +214,7 @@ def tools_of(server: SimpleServer, examples: Iterable[JsonObject]) -> dict[str, 
     return tools
 
 
-def _rows_in_files(environment: Environment) -> Iterator[JsonObject]:
+def _rows_in_files(environment: Environment) -> Iterator[Mapping[str, object]]:
     """Yield the example rows as they are in the files, before a prompt is added."""
     for agent in agents_of(environment.run, environment.name):
         for dataset in agent.datasets:
@@ -227,18 +222,18 @@ def _rows_in_files(environment: Environment) -> Iterator[JsonObject]:
                 yield from read_rows(file_of(agent, dataset))
 
 
-def _add_undeclared(row: JsonObject, examples: Iterable[JsonObject]) -> None:
+def _add_undeclared(row: JsonSchemaValue, examples: Iterable[Mapping[str, object]]) -> None:
     """Add the fields that only the example rows have. Give no types, because a few rows may not show all types."""
     for name in (name for example in examples for name in example):
-        if name != AGENT_REF_KEY:
+        if name != "agent_ref":
             row["properties"].setdefault(name, {"description": UNDECLARED})
 
 
-async def _added(environment: Environment, server: SimpleServer) -> tuple[JsonObject, str | None]:
-    """Return the types of the fields that grading adds to a row, and the reason if some fields may be missing."""
+async def _added(environment: Environment, server: SimpleServer) -> Mapping[str, object]:
+    """Return the types of the fields that grading adds to a row, and a note if some fields may be missing."""
     declared = _schema("response", _response_fields(server))["properties"]
     if not environment.rows:
-        return declared, "the environment has no example row to play"
+        return {"verify_adds": declared, "verify_adds_note": "the environment has no example row to play"}
     row = environment.rows[0]
     attempts: list[Solution] = [*([environment.oracle.solve(row)] if environment.oracle else []), [PLAIN_REPLY]]
     seen: dict[str, list[object]] = {}
@@ -248,23 +243,24 @@ async def _added(environment: Environment, server: SimpleServer) -> tuple[JsonOb
                 played = await play(server, row, items, environment.empty_rivals)
                 graded = played.graded.model_dump(mode="json", exclude_unset=True)
                 for name, value in graded.items():
-                    if name not in row and name not in (PARAMS_KEY, RESPONSE_KEY):
+                    if name not in row and name not in ("responses_create_params", "response"):
                         seen.setdefault(name, []).append(value)
     except Exception as error:  # noqa: BLE001 - the rest of the schema does not depend on an author's verifier
-        return declared, f"the first example row could not be played: {fault_in(environment.folder, error)}"
-    return {**declared, **{name: _seen(values, declared.get(name)) for name, values in seen.items()}}, None
+        note = f"the first example row could not be played: {fault_in(environment.folder, error)}"
+        return {"verify_adds": declared, "verify_adds_note": note}
+    return {"verify_adds": declared | {name: _seen(values, declared.get(name)) for name, values in seen.items()}}
 
 
 def _response_fields(server: SimpleServer) -> Fields:
     """Return the fields that the response class of `verify` declares, apart from those of the request."""
     routes = [route for route in server.setup_webserver().routes if getattr(route, "path", "") == "/verify"]
     kind = next((route.response_model for route in routes if isinstance(route, APIRoute)), None)
-    of_all = {PARAMS_KEY, RESPONSE_KEY, MASK_KEY, KIND_KEY, REASON_KEY}
+    of_all = {"responses_create_params", "response", "mask_sample", "failure_kind", "failure_reason"}
     requested = of_all.union(*(body.model_fields for body in _bodies(server)))
     return _fields_of([kind] if is_class_of(kind, BaseModel) else [], requested)
 
 
-def _seen(values: Iterable[object], declared: Mapping[str, object] | None) -> JsonObject:
+def _seen(values: Iterable[object], declared: Mapping[str, object] | None) -> JsonSchemaValue:
     if declared is not None and declared.keys() - {"title", "default"}:
         return dict(declared)
     types = {"null" if value is None else JSON_TYPES[type(value)] for value in values}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,6 @@ from nemo_gym.contract.environment import Environment, agents_of
 from nemo_gym.data.gather import AgentDataset, PathOf, no_dataset, numbered_rows_of
 from nemo_gym.data.media import with_media, with_media_dir
 from nemo_gym.jsonl import JsonObject, read_lines, read_raw_lines
-from nemo_gym.schemas.row import PARAMS_KEY
 
 
 class Task(NamedTuple):
@@ -22,12 +21,12 @@ class Task(NamedTuple):
     row: JsonObject
 
 
-def named_tools(row: JsonObject) -> list[JsonObject]:
+def named_tools(row: Mapping[str, object]) -> list[JsonObject]:
     """Return the tools with a name in a row's request.
 
     Leave out invalid tools and requests, because a check of the rows reports them.
     """
-    params = row.get(PARAMS_KEY)
+    params = row.get("responses_create_params")
     tools = params.get("tools") if isinstance(params, dict) else None
     return [tool for tool in tools if isinstance(tool, dict) and tool.get("name")] if isinstance(tools, list) else []
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import lzma
-import os
+import shutil
 import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from nemo_gym.errors import DataError
+from nemo_gym.jsonl import replacing
 
 MOST_BYTES = 16 * 2**30
 """The maximum size of all extracted files together."""
@@ -22,11 +23,7 @@ DAMAGES = (
 
 
 def extract(
-    archive: Path,
-    folder: Path,
-    place: Callable[[PurePosixPath], Path | str | None],
-    *,
-    most_bytes: int = MOST_BYTES,
+    archive: Path, folder: Path, place: Callable[[PurePosixPath], Path | str | None], *, most_bytes: int = MOST_BYTES
 ) -> list[Path]:
     """Extract files of a zip archive into a folder, and return their paths.
 
@@ -87,16 +84,10 @@ def _extract(opened: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> No
     if path.is_file() and path.stat().st_size == member.file_size and _checksum(path) == member.CRC:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        # The bytes need not be counted: zipfile never returns more than the size in the archive's directory, and
-        # `extract` has checked the sum of these sizes.
-        with opened.open(member) as source, partial.open("wb") as target:
-            while part := source.read(PART_BYTES):
-                target.write(part)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    # The bytes need not be counted: zipfile never returns more than the size in the archive's directory, and `extract`
+    # has checked the sum of these sizes.
+    with replacing(path) as partial, opened.open(member) as source, partial.open("wb") as target:
+        shutil.copyfileobj(source, target, PART_BYTES)
 
 
 def _checksum(path: Path) -> int:

@@ -14,7 +14,8 @@ from omegaconf import DictConfig
 from pydantic import BaseModel, ConfigDict
 
 from nemo_gym import paths
-from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig, load
+from nemo_gym.config.loading import load
+from nemo_gym.config.models import DatasetConfig, RunConfig, ServerConfig
 from nemo_gym.config.servers import NO_MODEL
 from nemo_gym.config.view import current_view, set_view
 from nemo_gym.data.made import record_arguments
@@ -174,8 +175,7 @@ def prepare_all(
         return
     for benchmark in benchmarks:
         notice(_first_line(benchmark))
-    known = current_view()
-    with ProcessPoolExecutor(processes, get_context("spawn"), _begin, (known,)) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), _begin, (current_view(),)) as pool:
         yield from pool.map(attempt, benchmarks)
 
 
@@ -197,11 +197,7 @@ def _begin(known: DictConfig | None) -> None:
 
 
 def _name_of(path: Path) -> str:
-    named = _parts_in_benchmarks(path.resolve())
+    """Return the name of a file's benchmark: its path below `benchmarks/`, or the last two parts of any other path."""
+    parts = path.resolve().with_suffix("").parts
+    named = parts[len(parts) - parts[::-1].index(BENCHMARKS) :] if BENCHMARKS in parts else parts[-2:]
     return "/".join(named[:-1] if named[-1] == DEFAULT_FLAVOR else named)
-
-
-def _parts_in_benchmarks(path: Path) -> tuple[str, ...]:
-    """Return the parts of a path below `benchmarks/`, or the last two parts of any other path, without the suffix."""
-    parts = path.with_suffix("").parts
-    return parts[len(parts) - parts[::-1].index(BENCHMARKS) :] if BENCHMARKS in parts else parts[-2:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,11 +14,11 @@ from nemo_gym.config.reading import read_yaml
 from nemo_gym.config.server_folders import ServerFolder, nested_folders
 from nemo_gym.config.settings import AGENT_TIER, SERVER_TYPES, ServerType
 from nemo_gym.config.sources import gather
-from nemo_gym.config.suggestions import did_you_mean_or_all, search_dir_for
 from nemo_gym.config.tree import plain
 from nemo_gym.data.benchmarks import benchmark_files
 from nemo_gym.errors import ConfigError, DataError
-from nemo_gym.jsonl import JsonObject, read_raw_lines
+from nemo_gym.jsonl import read_raw_lines
+from nemo_gym.text import did_you_mean_or_all, search_dir_for
 
 ENVIRONMENTS = "environments"
 DEFAULT_FLAVOR = "config"
@@ -165,7 +165,7 @@ def _described(name: str, kind: str, path: Path, notice: Notice) -> Component | 
     return _with_data(component, benchmark) if benchmark else component
 
 
-def _with_data(component: Component, dataset: JsonObject) -> Component:
+def _with_data(component: Component, dataset: Mapping[str, object]) -> Component:
     """Return a component with the fields that describe a benchmark's data, such as the number of rows."""
     size, repeats = dataset.get("size"), dataset.get("num_repeats", 1)
     file = paths.find(str(dataset.get("jsonl_fpath")), Path.is_file)
@@ -179,34 +179,34 @@ def _with_data(component: Component, dataset: JsonObject) -> Component:
     )
 
 
-def _with_metadata(component: Component, settings: JsonObject) -> Component:
+def _with_metadata(component: Component, settings: Mapping[str, object]) -> Component:
     domain, description = (str(settings.get(key) or "") for key in ("domain", "description"))
     return replace(component, domain=domain or component.domain, description=description or component.description)
 
 
-def _implementations(blocks: JsonObject, tier: str) -> Iterator[tuple[str, JsonObject]]:
+def _implementations(blocks: Mapping[str, object], tier: str) -> Iterator[tuple[str, Mapping[str, object]]]:
     for block in blocks.values():
         held = block.get(tier) if isinstance(block, dict) else None
         if isinstance(held, dict):
             yield from ((str(name), settings) for name, settings in held.items() if isinstance(settings, dict))
 
 
-def _with_included(path: Path) -> JsonObject:
+def _with_included(path: Path) -> Mapping[str, object]:
     """Return a config's top level merged with the files that it includes, or {} if one of them cannot be read."""
     try:
-        top: JsonObject = plain(follow_directives(gather([path], (), None, None, skip_dotenv=True).tree))
+        top: Mapping[str, object] = plain(follow_directives(gather([path], (), None, None, skip_dotenv=True).tree))
     except ConfigError:
         return {}
     return top
 
 
-def _blocks(path: Path, notice: Notice) -> JsonObject:
+def _blocks(path: Path, notice: Notice) -> Mapping[str, object]:
     """Return a config's own top level, without the files that it includes.
 
     If the config cannot be read, pass the error to `notice` and return {}.
     """
     try:
-        top: JsonObject = plain(read_yaml(path))
+        top: Mapping[str, object] = plain(read_yaml(path))
     except ConfigError as error:
         notice(f"note: {error}")
         return {}

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from nemo_gym.data.tables import TableRow, unchecked_rows
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject, Line, parse_row, read_raw_lines
+from nemo_gym.jsonl import Line, parse_row, read_raw_lines
 
 logger = logging.getLogger(__name__)
 
@@ -47,9 +47,7 @@ def convert_each(items: Iterable[Item], convert: Callable[[Item], Made], *, skip
             raise DataError(f"No line could be converted. The first problem: {first}") from first
 
 
-def convert_lines(
-    path: Path, convert: Callable[[Line], JsonObject], *, skip_bad: bool = False
-) -> Iterator[JsonObject]:
+def convert_lines(path: Path, convert: Callable[[Line], Made], *, skip_bad: bool = False) -> Iterator[Made]:
     """Yield the converted row of each line of a JSON Lines file. Bad lines are handled as in `convert_each`."""
     return convert_each(
         read_raw_lines(path),
@@ -59,11 +57,7 @@ def convert_lines(
 
 
 def convert_table(
-    path: Path,
-    columns: Mapping[str, Any],
-    convert: Callable[[TableRow], Made],
-    *,
-    skip_bad: bool = False,
+    path: Path, columns: Mapping[str, Any], convert: Callable[[TableRow], Made], *, skip_bad: bool = False
 ) -> Iterator[Made]:
     """Yield the converted row of each row of `read_table`. Bad rows are handled as in `convert_each`."""
     return convert_each(unchecked_rows(path, columns), lambda checked: convert(checked()), skip_bad=skip_bad)

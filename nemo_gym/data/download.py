@@ -11,17 +11,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
 
 from nemo_gym.data import activity
 from nemo_gym.errors import DataError
-from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.probe import resolves
 from nemo_gym.http.redirects import client_of
-from nemo_gym.http.retries import seconds_of_retry_after
+from nemo_gym.http.retries import Backoff, seconds_of_retry_after
 from nemo_gym.http.tls import cause_of
 from nemo_gym.text import visible
 
@@ -43,7 +42,7 @@ class Downloaded(NamedTuple):
     partial: Path
     sha256: str
     size: int
-    commit: str | None
+    commit: str | None = None
     """The commit of the file, if the Hugging Face Hub has sent it."""
 
 
@@ -105,15 +104,11 @@ def _once(url: str, partial: Path, headers: Mapping[str, str], advice: Mapping[i
     asked = {"Accept-Encoding": "identity"}
     timeout = httpx.Timeout(SILENCE_S, connect=CONNECT_S)
     try:
-        with (
-            client_of(url, headers, timeout) as client,
-            client.stream("GET", url, headers=asked) as reply,
-        ):
+        with client_of(url, headers, timeout) as client, client.stream("GET", url, headers=asked) as reply:
             if reply.status_code != HTTPStatus.OK:
                 _reject(url, reply, advice)
             commit = next(filter(None, (each.headers.get(COMMIT_HEADER) for each in (*reply.history, reply))), None)
-            sha256, size = _save(url, reply, partial)
-            return Downloaded(partial, sha256, size, commit)
+            return _save(url, reply, partial)._replace(commit=commit)
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol):
         raise
     except httpx.HTTPError as error:
@@ -129,37 +124,31 @@ def _reject(url: str, reply: httpx.Response, advice: Mapping[int, str]) -> None:
     raise DataError(f"{url}: {answered}. {advice.get(status, 'Check the address.')}")
 
 
-def _save(url: str, reply: httpx.Response, partial: Path) -> tuple[str, int]:
-    """Write the body to a file, and return its SHA-256 and its size."""
+def _save(url: str, reply: httpx.Response, partial: Path) -> Downloaded:
+    """Write the body of a reply to a file."""
     digest, size, began_at = hashlib.sha256(), 0, time.monotonic()
     total = int(reply.headers.get("content-length") or 0)
-    with _progress(url, total) as show, _open(partial) as write:
+    with _progress(url, total) as show, _saving(partial) as file:
         # Do not pass a chunk size, so that the timeout is checked whenever data arrives.
         for part in reply.iter_bytes():
             digest.update(part)
             size += len(part)
-            write(part)
+            file.write(part)
             show(size)
             if time.monotonic() - began_at > LONGEST_S:
                 raise DataError(f"{url}: the download took longer than {LONGEST_S / 3600:g} h. Use a faster network.")
-    return digest.hexdigest(), size
+    return Downloaded(partial, digest.hexdigest(), size)
 
 
 @contextmanager
-def _open(partial: Path) -> Iterator[Callable[[bytes], object]]:
-    with partial.open("wb", buffering=0) as file:
-
-        def write(part: bytes) -> None:
-            left = memoryview(part)
-            try:
-                while left:
-                    left = left[file.write(left) :]
-            except OSError as error:
-                raise DataError(
-                    f"{partial.parent}: the download cannot be saved here ({error.strerror}). Check the disk space."
-                ) from error
-
-        yield write
+def _saving(partial: Path) -> Iterator[BinaryIO]:
+    try:
+        with partial.open("wb") as file:
+            yield file
+    except OSError as error:
+        raise DataError(
+            f"{partial.parent}: the download cannot be saved here ({error.strerror}). Check the disk space."
+        ) from error
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 
-from nemo_gym.data.statistics import EXAMPLES_KEY, dataset_statistics, write_metrics
+from nemo_gym.data.statistics import dataset_statistics, write_metrics
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_rows
 
@@ -69,10 +69,9 @@ def _problems_of_metrics(path: Path, advice: str) -> list[str]:
         metrics: object = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError as error:
         return [f"{path}:{error.lineno}:{error.colno}: not valid JSON ({error.msg}). {advice}"]
-    count = metrics.get(EXAMPLES_KEY) if isinstance(metrics, dict) else None
-    return (
-        [] if count == EXAMPLES else [f"{path}: expected {EXAMPLES_KEY!r} to be {EXAMPLES}, found {count}. {advice}"]
-    )
+    count = metrics.get("Number of examples") if isinstance(metrics, dict) else None
+    wrong = f"{path}: expected 'Number of examples' to be {EXAMPLES}, found {count}. {advice}"
+    return [] if count == EXAMPLES else [wrong]
 
 
 def _config_of(folder: Path) -> Path:

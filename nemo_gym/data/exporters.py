@@ -10,7 +10,8 @@ import orjson
 
 from nemo_gym import plugins
 from nemo_gym.errors import UserError
-from nemo_gym.jsonl import JsonObject, read_raw_lines
+from nemo_gym.jsonl import read_raw_lines
+from nemo_gym.schemas.rollout import AgentMetrics
 
 
 class ExportFailed(UserError):
@@ -70,7 +71,7 @@ def wants_rollouts(plain: Mapping[str, object]) -> bool:
     return plain.get("upload_rollouts", plain.get("upload_rollouts_to_wandb", True)) is not False
 
 
-def flat_metrics(metrics: Sequence[JsonObject]) -> dict[str, float | str]:
+def flat_metrics(metrics: Sequence[AgentMetrics]) -> dict[str, float | str]:
     """Return the scalar metrics, keyed by `<agent>/<metric>` and `key_metrics/<agent>/<metric>`."""
     flat: dict[str, float | str] = {}
     for entry in metrics:

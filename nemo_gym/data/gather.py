@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nemo_gym import paths
-from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig
+from nemo_gym.config.models import DatasetConfig, RunConfig, ServerConfig
 from nemo_gym.data.media import with_media_dir
 from nemo_gym.data.prompts import load_prompt_config, with_prompt
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, read_lines
-from nemo_gym.schemas.row import AGENT_REF_KEY, Row
+from nemo_gym.schemas.row import Row
 
 BENCHMARK = "benchmark"
 
@@ -79,7 +79,7 @@ def rows_of(
     for each in datasets:
         for _, row in numbered_rows_of(each):
             if replaced_agents and (new := replaced_agents.get(str(Row(row).agent))):
-                row[AGENT_REF_KEY] = {**row[AGENT_REF_KEY], "name": new}
+                row["agent_ref"] = {**row["agent_ref"], "name": new}
             for _ in range(each.dataset.num_repeats if copies else 1):
                 yield row
 
@@ -92,8 +92,8 @@ def numbered_rows_of(source: AgentDataset) -> Iterator[tuple[int, JsonObject]]:
     agent, dataset, path = source
     prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
     for number, _, row in read_lines(path):
-        if not row.get(AGENT_REF_KEY):
-            row[AGENT_REF_KEY] = {"type": "responses_api_agents", "name": agent}
+        if not row.get("agent_ref"):
+            row["agent_ref"] = {"type": "responses_api_agents", "name": agent}
         yield number, with_media_dir(with_prompt(row, prompt, f"{path}:{number}"), path.parent)
 
 

@@ -14,8 +14,8 @@ from nemo_gym.config.masking import mask_text
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.http.redirects import client_of
 from nemo_gym.http.tls import cause_of
+from nemo_gym.jsonl import replacing
 
-URL_KEY, TOKEN_KEY, TRACKING_KEY = "gitlab_url", "gitlab_token", "mlflow_tracking_uri"
 API = "/api/v"
 """A part of the path of each API address."""
 TRACKING_SUFFIX = "/ml/mlflow"
@@ -38,9 +38,10 @@ class Project(NamedTuple):
 
         Raise `ConfigError` if a setting is missing, or if the address is not one of GitLab's API.
         """
-        url = plain.get(URL_KEY) or str(plain.get(TRACKING_KEY) or "").rstrip("/").removesuffix(TRACKING_SUFFIX)
-        token = plain.get(TOKEN_KEY) or plain.get("mlflow_tracking_token")
-        absent = [key for key, value in ((URL_KEY, url), (TOKEN_KEY, token)) if not value]
+        tracking = str(plain.get("mlflow_tracking_uri") or "")
+        url = plain.get("gitlab_url") or tracking.rstrip("/").removesuffix(TRACKING_SUFFIX)
+        token = plain.get("gitlab_token") or plain.get("mlflow_tracking_token")
+        absent = [key for key, value in (("gitlab_url", url), ("gitlab_token", token)) if not value]
         if absent:
             raise ConfigError(
                 f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} missing. Add to env.yaml the project's "
@@ -48,7 +49,7 @@ class Project(NamedTuple):
             )
         # Check the address, because the project's web page answers every request, an upload too, with a sign-in page.
         if API not in str(url):
-            key = URL_KEY if plain.get(URL_KEY) else TRACKING_KEY
+            key = "gitlab_url" if plain.get("gitlab_url") else "mlflow_tracking_uri"
             raise ConfigError(
                 f"{key}: '{mask_text(str(url))}' is not the API address of a GitLab project. Write it like "
                 "https://gitlab.example.com/api/v4/projects/1234."
@@ -64,23 +65,18 @@ class Project(NamedTuple):
     def download(self, name: str, version: str, artifact: str, output: Path) -> None:
         """Download a file of a package to `output`, replacing it atomically."""
         output.parent.mkdir(parents=True, exist_ok=True)
-        partial = output.with_name(f".{output.name}.partial")
-        url = self.file(name, version, artifact)
-        try:
-            with (
-                _failing_as(f"dataset '{name}' {version}: download of {artifact}"),
-                self._client() as client,
-                client.stream("GET", url) as reply,
-            ):
-                if reply.is_error:
-                    reply.read()
-                reply.raise_for_status()
-                with partial.open("wb") as file:
-                    for part in reply.iter_bytes():
-                        file.write(part)
-            partial.replace(output)
-        finally:
-            partial.unlink(missing_ok=True)
+        with (
+            replacing(output) as partial,
+            _failing_as(f"dataset '{name}' {version}: download of {artifact}"),
+            self._client() as client,
+            client.stream("GET", self.file(name, version, artifact)) as reply,
+        ):
+            if reply.is_error:
+                reply.read()
+            reply.raise_for_status()
+            with partial.open("wb") as file:
+                for part in reply.iter_bytes():
+                    file.write(part)
 
     def delete(self, name: str) -> int:
         """Delete all versions of a package, and return their number. Raise `DataError` if it is not found."""
@@ -124,4 +120,4 @@ def _failing_as(what: str) -> Iterator[None]:
             f"{what}: {error.request.method} {error.request.url} returned {error.response.status_code}: {body}"
         ) from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise DataError(f"{what}: request failed ({cause_of(error)}). Check {URL_KEY}.") from error
+        raise DataError(f"{what}: request failed ({cause_of(error)}). Check gitlab_url.") from error

@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from nemo_gym.config import load
+from nemo_gym.config.loading import load
 from nemo_gym.config.servers import NO_MODEL
 from nemo_gym.config.view import HF_TOKEN_KEY_NAME, current_view
 from nemo_gym.data.hub_settings import MigrateToHuggingFace
 from nemo_gym.errors import DataError
 from nemo_gym.http.probe import Trouble, trouble_of
+from nemo_gym.jsonl import replacing
 
 REACHABLE_S = 10.0
 OFFLINE, ENDPOINT, TOKEN = "HF_HUB_OFFLINE", "HF_ENDPOINT", "HF_TOKEN"
@@ -108,9 +109,8 @@ def _fetch(hub: ModuleType, repo_id: str, name: str, output: Path, token: str | 
     with tempfile.TemporaryDirectory(prefix="nemo_gym_download_") as work, _failing_as(what):
         fetched = hub.hf_hub_download(repo_id, name, repo_type="dataset", token=token, local_dir=work)
         output.parent.mkdir(parents=True, exist_ok=True)
-        partial = output.with_name(f".{output.name}.partial")
-        shutil.copyfile(fetched, partial)
-        partial.replace(output)
+        with replacing(output) as partial:
+            shutil.copyfile(fetched, partial)
 
 
 def repo_id_of(settings: MigrateToHuggingFace) -> str:

@@ -61,7 +61,7 @@ def _record_of(path: Path) -> JsonObject:
         ) from error
 
 
-def _write(path: Path, record: JsonObject) -> None:
+def _write(path: Path, record: Mapping[str, object]) -> None:
     write_sidecar(path, KIND, {**record, "sha256": sha256_of(path)})
 
 

@@ -8,28 +8,27 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from nemo_gym.config.suggestions import closest
-from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError, InvalidTask
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.paths import resolved
-from nemo_gym.schemas.row import MEDIA_DIR_KEY, PARAMS_KEY
+from nemo_gym.schemas.row import MEDIA_DIR_KEY, Row
+from nemo_gym.text import closest, counted
 
 LARGEST_BYTES = 20 * 1024 * 1024
 """The size limit of a file, because hosted endpoints do not accept larger files."""
 
-Convert = Callable[[str, str], JsonObject]
+Convert = Callable[[str, str], Mapping[str, object]]
 
 
-def _image(subtype: str, data: str) -> JsonObject:
+def _image(subtype: str, data: str) -> Mapping[str, object]:
     return {"image_url": f"data:image/{subtype};base64,{data}"}
 
 
-def _audio(format_: str, data: str) -> JsonObject:
+def _audio(format_: str, data: str) -> Mapping[str, object]:
     return {"input_audio": {"data": data, "format": format_}}
 
 
@@ -101,7 +100,7 @@ def with_empty_media(row: JsonObject) -> JsonObject:
     return _converted(row, lambda file: b"")
 
 
-def check_embedded(row: JsonObject, name: str) -> None:
+def check_embedded(row: Mapping[str, object], name: str) -> None:
     """Raise `InvalidTask` if a row names files, because rows that a program passes have no folder for relative paths.
 
     Also raise it for an address that is not a URL that an endpoint can load.
@@ -123,24 +122,25 @@ def _converted(row: JsonObject, read: Callable[[Path], bytes]) -> JsonObject:
     if not places:
         return row
     folder = _folder_of(row)
-    params = row[PARAMS_KEY]
+    params = row["responses_create_params"]
     items = list(params["input"])
     for place in places:
-        parts = [*items[place.item][place.field]]
-        parts[place.part] = _converted_part(place, parts[place.part], folder, read)
-        items[place.item] = {**items[place.item], place.field: parts}
-    sent = {**row, PARAMS_KEY: {**params, "input": items}}
+        item, field, number, _ = place.part
+        parts = [*items[item][field]]
+        parts[number] = _converted_part(place, folder, read)
+        items[item] = {**items[item], field: parts}
+    sent = {**row, "responses_create_params": {**params, "input": items}}
     del sent[MEDIA_DIR_KEY]
     return sent
 
 
-def _converted_part(place: _Place, part: JsonObject, folder: Path, read: Callable[[Path], bytes]) -> JsonObject:
+def _converted_part(place: _Place, folder: Path, read: Callable[[Path], bytes]) -> Mapping[str, object]:
     kind, file = _KINDS[place.key], _file_of(place, folder)
     try:
         data = b64encode(read(file)).decode("ascii")
     except OSError as error:
         raise DataError(f"{place}: '{place.path}' cannot be read ({error.strerror}). Make it readable.") from error
-    rest = {key: value for key, value in part.items() if key != place.key}
+    rest = {key: value for key, value in place.part.fields.items() if key != place.key}
     return {**rest, **kind.converted(kind.formats[file.suffix.lower()], data)}
 
 
@@ -151,27 +151,25 @@ class _Part(NamedTuple):
     field: str
     """The field of the item: `content` of a message, or `output` of a tool."""
     number: int
-    fields: JsonObject
+    fields: Mapping[str, object]
 
     def __str__(self) -> str:
-        return f"{PARAMS_KEY}.input[{self.item}].{self.field}[{self.number}]"
+        return f"responses_create_params.input[{self.item}].{self.field}[{self.number}]"
 
 
 class _Place(NamedTuple):
-    """The position of a content part that names a file, and the file's path."""
+    """A content part that names a file, the key of the file's path, and the path."""
 
-    item: int
-    field: str
-    part: int
+    part: _Part
     key: str
     path: object
 
     def __str__(self) -> str:
-        return f"{PARAMS_KEY}.input[{self.item}].{self.field}[{self.part}].{self.key}"
+        return f"{self.part}.{self.key}"
 
 
-def _parts(row: JsonObject) -> Iterator[_Part]:
-    params = row.get(PARAMS_KEY)
+def _parts(row: Mapping[str, object]) -> Iterator[_Part]:
+    params = row.get("responses_create_params")
     items = params.get("input") if isinstance(params, dict) else None
     for item, fields in enumerate(items if isinstance(items, list) else ()):
         for field in ("content", "output") if isinstance(fields, dict) else ():
@@ -181,11 +179,11 @@ def _parts(row: JsonObject) -> Iterator[_Part]:
                     yield _Part(item, field, number, part)
 
 
-def _places(row: JsonObject) -> Iterator[_Place]:
-    for item, field, number, part in _parts(row):
+def _places(row: Mapping[str, object]) -> Iterator[_Place]:
+    for part in _parts(row):
         for key, kind in _KINDS.items():
-            if key in part and part.get("type") == kind.part_type:
-                yield _Place(item, field, number, key, part[key])
+            if key in part.fields and part.fields.get("type") == kind.part_type:
+                yield _Place(part, key, part.fields[key])
 
 
 def _check_part(part: _Part) -> None:
@@ -215,13 +213,13 @@ def _url_problem(part: _Part) -> str | None:
     return None
 
 
-def _close(key: str, fields: JsonObject) -> str:
+def _close(key: str, fields: Mapping[str, object]) -> str:
     written = closest(key, fields)
     return f" Is '{written}' a misspelling of '{key}'?" if written else ""
 
 
 def _folder_of(row: JsonObject) -> Path:
-    folder = row.get(MEDIA_DIR_KEY)
+    folder = Row(row).media_dir
     if not folder:
         raise DataError(
             "the row names a file, but the folder of its dataset is unknown. Pass the row through "

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from pathlib import Path
 from typing import Literal
 
 from nemo_gym.errors import DataError
+from nemo_gym.jsonl import replacing
 
 Media = Literal["images", "audio"]
 MEDIA: tuple[Media, ...] = ("images", "audio")
@@ -30,17 +30,13 @@ class MediaFiles:
         name = f"{prefix}_{hashlib.sha256(data).hexdigest()[:16]}.{extension}"
         self._saved.add(name)
         file = self._folder / name
-        # Write to a temporary file first, because an interrupted write must not leave an incomplete file.
-        partial = self._folder / f".{name}.{os.getpid()}.partial"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             if not file.is_file() or file.read_bytes() != data:
-                partial.write_bytes(data)
-                partial.replace(file)
+                with replacing(file) as partial:
+                    partial.write_bytes(data)
         except OSError as error:
             raise DataError(f"{file}: cannot be written ({error.strerror}). Check the path.") from error
-        finally:
-            partial.unlink(missing_ok=True)
         return f"{self._folder.name}/{name}"
 
     def remove_unused(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nemo_gym import paths
-from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig
+from nemo_gym.config.models import DatasetConfig, RunConfig, ServerConfig
 from nemo_gym.config.view import view_of, viewing
 from nemo_gym.data.benchmarks import benchmark_of, command_to_prepare
 from nemo_gym.data.gather import missing_file

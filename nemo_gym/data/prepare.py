@@ -12,9 +12,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nemo_gym import paths
 from nemo_gym.calls.task_rules import TaskRules
-from nemo_gym.config import DatasetConfig, RunConfig, explain_params, misspelt_params
-from nemo_gym.config.suggestions import did_you_mean_or_all
-from nemo_gym.config.wording import counted
+from nemo_gym.config.explain import explain_params, misspelt_params
+from nemo_gym.config.models import DatasetConfig, RunConfig
 from nemo_gym.data.gather import AgentDataset, PathOf, missing_file, no_dataset, rows_of
 from nemo_gym.data.made import was_made_with
 from nemo_gym.data.media import with_empty_media, with_media, with_media_dir
@@ -26,7 +25,8 @@ from nemo_gym.errors import DataError
 from nemo_gym.http.json_depth import DEEPEST_REQUEST
 from nemo_gym.jsonl import JsonObject, parse_row, read_raw_lines, read_rows, write_rows
 from nemo_gym.schemas.responses import ResponseCreateParams
-from nemo_gym.schemas.row import AGENT_REF_KEY, PARAMS_KEY, Row
+from nemo_gym.schemas.row import Row
+from nemo_gym.text import counted, did_you_mean_or_all
 
 TYPES_OF_MODE = {"train_preparation": ("train", "validation", "benchmark"), "example_validation": ("example",)}
 PROBLEMS_SHOWN = 10
@@ -184,26 +184,27 @@ def _check_rows(
 
 def _agent_problem(row: Row, agents: Collection[str]) -> str | None:
     # An empty reference is replaced by the dataset's agent.
-    if not row.fields.get(AGENT_REF_KEY) or row.agent in agents:
+    if not row.fields.get("agent_ref") or row.agent in agents:
         return None
     if row.agent is None:
         return agent_ref_problem(row)
     hint = did_you_mean_or_all(row.agent, agents, "agents")
-    return f"{AGENT_REF_KEY}: this configuration does not define an agent '{row.agent}'.{hint}"
+    return f"agent_ref: this configuration does not define an agent '{row.agent}'.{hint}"
 
 
 def _problem(row: JsonObject, *, has_prompt: bool) -> str | None:
-    params = row.get(PARAMS_KEY)
+    params = row.get("responses_create_params")
     if params is None and not has_prompt:
-        without = f"{PARAMS_KEY} is missing, and the dataset does not set prompt_config. Add one of them."
+        without = "responses_create_params is missing, and the dataset does not set prompt_config. Add one of them."
         return misspelt_params(row) or without
     if not isinstance(params or {}, dict):
-        return f"{PARAMS_KEY} must be an object, found {type(params).__name__}."
+        return f"responses_create_params must be an object, found {type(params).__name__}."
     if has_prompt and has_input(row):
         return INPUT_AND_PROMPT
     given = {"input": [], **(params or {})} if has_prompt else params
     try:
-        ResponseCreateParams.model_validate(with_empty_media({**row, PARAMS_KEY: given})[PARAMS_KEY])
+        prepared = with_empty_media({**row, "responses_create_params": given})
+        ResponseCreateParams.model_validate(prepared["responses_create_params"])
     except DataError as error:
         return str(error)
     except ValidationError as error:
@@ -237,7 +238,8 @@ def _measure_all(
         written = {**dataset.model_dump(mode="json", exclude_defaults=True), **measured}
         whole = {**dataset.model_dump(mode="json"), **measured}
         is_new = path in remade or _has_outdated_metrics(path, earlier, dataset)
-        if not (overwrite or is_new) and (found := list(contradictions(earlier, whole))):
+        is_compared = earlier.is_file() and not (overwrite or is_new)
+        if is_compared and (found := list(_differences(earlier_metrics(earlier), whole, ""))):
             write_metrics(conflict, written)
             problems.append(f"{earlier}: {'; '.join(found)}. The current metrics are in {conflict}.")
         else:
@@ -266,17 +268,7 @@ def _collate(type_: str, datasets: Sequence[AgentDataset], folder: Path) -> Coll
     return Collated(type_, count, path, metrics, list(dict.fromkeys(each.path for each in datasets)))
 
 
-def contradictions(path: Path, measured: Mapping[str, object]) -> Iterator[str]:
-    """Yield the differences between an earlier metrics file and the values measured now, as text.
-
-    Keys that only `measured` has are ignored. Yield nothing if the file does not exist. Raise `DataError` if it is not
-    a JSON object.
-    """
-    if path.is_file():
-        yield from _differences(earlier_metrics(path), measured, "")
-
-
-def earlier_metrics(path: Path) -> JsonObject:
+def earlier_metrics(path: Path) -> Mapping[str, object]:
     """Read a metrics file. Raise `DataError` if it is not a JSON object."""
     try:
         earlier = orjson.loads(path.read_bytes())
@@ -290,6 +282,7 @@ def earlier_metrics(path: Path) -> JsonObject:
 
 
 def _differences(earlier: Mapping[str, object], now: Mapping[str, object], above: str) -> Iterator[str]:
+    """Yield the differences between earlier metrics and the current ones, as text. Ignore keys that only `now` has."""
     for key, was in earlier.items():
         name, value = f"{above}{key}", now.get(key)
         if key not in now:

@@ -11,12 +11,12 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from nemo_gym.config.wording import counted
 from nemo_gym.data.media_files import MEDIA, media_folder
 from nemo_gym.data.splits import check_count
 from nemo_gym.errors import UsageError, UserError
 from nemo_gym.jsonl import read_raw_lines, read_rows
 from nemo_gym.paths import INSTALL_ROOT, PACKAGE_DIR
+from nemo_gym.text import counted
 
 SHARED_HELP = {
     "input": "the file to turn into rows",

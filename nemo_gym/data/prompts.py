@@ -10,13 +10,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from nemo_gym import paths
-from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest
-from nemo_gym.config.wording import counted
 from nemo_gym.data.media import IS_URL
 from nemo_gym.errors import ConfigPathNotFoundError, DataError
 from nemo_gym.jsonl import JsonObject, OutputPath, read_lines, read_rows, write_rows
-from nemo_gym.schemas.row import PARAMS_KEY
-from nemo_gym.text import fields_of_template
+from nemo_gym.text import CERTAINLY_MEANT, closest, counted, fields_of_template
 
 INPUT_AND_PROMPT = "prompt_config is set, but the row has responses_create_params.input. Remove one of them."
 
@@ -95,7 +92,7 @@ def fill_prompt(cfg: PromptConfig, row: Mapping[str, object]) -> list[JsonObject
     """Return the prompt's messages for a row. Raise `KeyError` if the row lacks a field that the prompt uses."""
     parts = (("system", cfg.system), ("user", cfg.user))
     try:
-        messages: list[JsonObject] = [
+        messages: list[dict[str, object]] = [
             {"role": role, "content": template.format_map(row)} for role, template in parts if template is not None
         ]
         if cfg.image is not None:
@@ -112,7 +109,7 @@ def fill_prompt(cfg: PromptConfig, row: Mapping[str, object]) -> list[JsonObject
         raise KeyError(f"the prompt uses {error}, but the row has only: {', '.join(sorted(row))}") from error
 
 
-def _image_part(place: str) -> JsonObject:
+def _image_part(place: str) -> Mapping[str, object]:
     return {"type": "input_image", "image_url" if IS_URL.match(place) else "image_path": place}
 
 
@@ -122,10 +119,10 @@ def apply_prompt_to_row(row: JsonObject, cfg: PromptConfig) -> JsonObject:
     Raise `KeyError` if the row lacks a field that the prompt uses, or if its `responses_create_params` is not an
     object.
     """
-    given = row.get(PARAMS_KEY) or {}
+    given = row.get("responses_create_params") or {}
     if not isinstance(given, dict):
-        raise KeyError(f"{PARAMS_KEY} must be an object, found {type(given).__name__}")
-    return {**row, PARAMS_KEY: {**given, "input": fill_prompt(cfg, row)}}
+        raise KeyError(f"responses_create_params must be an object, found {type(given).__name__}")
+    return {**row, "responses_create_params": {**given, "input": fill_prompt(cfg, row)}}
 
 
 def with_prompt(row: JsonObject, prompt: PromptConfig | None, place: str) -> JsonObject:
@@ -146,11 +143,11 @@ def with_prompt(row: JsonObject, prompt: PromptConfig | None, place: str) -> Jso
 
 def has_input(row: Mapping[str, object]) -> bool:
     """Return whether a row already has the `input` that a prompt would fill in."""
-    params = row.get(PARAMS_KEY)
+    params = row.get("responses_create_params")
     return isinstance(params, dict) and "input" in params
 
 
-def validate_prompt_compatibility(rows: Iterable[JsonObject], prompt: PromptConfig) -> None:
+def validate_prompt_compatibility(rows: Iterable[Mapping[str, object]], prompt: PromptConfig) -> None:
     """Raise `DataError` if rows already have an `input`, because the prompt would conflict with it."""
     taken = [number for number, row in enumerate(rows, start=1) if has_input(row)]
     if taken:
@@ -184,6 +181,6 @@ def materialize_prompts(input_jsonl_fpath: str | Path, prompt: PromptConfig, out
     return write_rows(Path(output_jsonl_fpath), _filled(source, prompt))
 
 
-def _filled(source: Path, prompt: PromptConfig) -> Iterator[JsonObject]:
+def _filled(source: Path, prompt: PromptConfig) -> Iterator[Mapping[str, object]]:
     for number, _, row in read_lines(source):
         yield with_prompt(row, prompt, f"{source}:{number}")

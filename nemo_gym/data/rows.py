@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from nemo_gym.errors import DataError
 from nemo_gym.http.json_depth import DEEPEST_ROW, is_deeper_than
-from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.row import AGENT_REF_KEY, Row
+from nemo_gym.schemas.row import Row
 
 
 def check_depth(raw: bytes, path: Path, number: int, accepted: int) -> None:
@@ -24,7 +24,7 @@ def check_depth(raw: bytes, path: Path, number: int, accepted: int) -> None:
         raise DataError(f"{path}:{number}: brackets nest more than {most} deep. {advice}")
 
 
-def check_keys(raw: bytes, fields: JsonObject, path: Path, number: int) -> None:
+def check_keys(raw: bytes, fields: Mapping[str, object], path: Path, number: int) -> None:
     """Raise `DataError`, with the line, if an object of a row has a key twice, because parsers keep only one value."""
     # Count first, because the exact search parses each object in Python. Texts with quotes only cause the search.
     if raw.count(b'":') + raw.count(b'" :') == _keys_in(fields):
@@ -42,7 +42,7 @@ def check_keys(raw: bytes, fields: JsonObject, path: Path, number: int) -> None:
     json.loads(raw, object_pairs_hook=check)
 
 
-def _keys_in(fields: JsonObject) -> int:
+def _keys_in(fields: Mapping[str, object]) -> int:
     count, left = 0, list[object]([fields])
     while left:
         value = left.pop()
@@ -56,7 +56,7 @@ def _keys_in(fields: JsonObject) -> int:
 
 def agent_ref_problem(row: Row) -> str | None:
     """Return an error message for an `agent_ref` that is not `{name: …}`, or None."""
-    reference = row.fields.get(AGENT_REF_KEY)
+    reference = row.fields.get("agent_ref")
     if reference is not None and row.agent is None:
-        return f"{AGENT_REF_KEY} must be {{name: AGENT}}, found {reference!r}."
+        return f"agent_ref must be {{name: AGENT}}, found {reference!r}."
     return None

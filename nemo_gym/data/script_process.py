@@ -19,7 +19,6 @@ from nemo_gym.data import activity
 from nemo_gym.data.permission import DownloadNeeded, downloads_allowed, may_download
 from nemo_gym.data.scripts import Script, write_log
 from nemo_gym.errors import DataError, LaunchError, UserError
-from nemo_gym.jsonl import JsonObject
 
 LONGEST_S = 24 * 3600.0
 """The time limit of a script, in seconds."""
@@ -109,7 +108,7 @@ def _serve(asked: Path, answer: Path) -> None:
     try:
         with may_download(downloads), activity.shown(str(paths["program"])):
             path = Script(**{**given, **paths}).run_here(arguments)
-        result: JsonObject = {"path": str(path)}
+        result: dict[str, object] = {"path": str(path)}
     except UserError as error:
         result = {"error": str(error), "is_download_needed": isinstance(error, DownloadNeeded)}
     answer.write_text(json.dumps(result), "utf-8")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import orjson
 
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.jsonl import JsonObject, replacing
 
 SOURCE_KIND = "source"
 """The kind of record that contains the source of a downloaded file."""
@@ -29,12 +29,10 @@ def read_sidecar(path: Path, kind: str) -> JsonObject | None:
     return record
 
 
-def write_sidecar(path: Path, kind: str, record: JsonObject) -> None:
+def write_sidecar(path: Path, kind: str, record: Mapping[str, object]) -> None:
     """Write a file's record. Replace an earlier record atomically."""
-    file = sidecar_of(path, kind)
-    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
-    partial.write_bytes(orjson.dumps(record, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
-    partial.replace(file)
+    with replacing(sidecar_of(path, kind)) as partial:
+        partial.write_bytes(orjson.dumps(record, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
 
 
 def sha256_of(path: Path) -> str:

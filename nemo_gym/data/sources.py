@@ -171,7 +171,8 @@ def _downloaded(
             )
         token = huggingface.token_of_process()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        advice = {404: _advice_if_missing(source), **dict.fromkeys((401, 403), _advice_if_forbidden(source, token))}
+        missing = f"Check that revision '{source.revision}' of dataset {source.repo} has the file."
+        advice = {404: missing, **dict.fromkeys((401, 403), _advice_if_forbidden(source, token))}
     elif isinstance(source, GitHub):
         advice = {404: f"Check that revision '{source.revision}' of {source.repo} has the file."}
     return downloaded(address, path, headers=headers or {}, advice=advice, otherwise=_otherwise(source, path))
@@ -180,10 +181,6 @@ def _downloaded(
 def _otherwise(source: Source, path: Path) -> str:
     other = f", or {huggingface.ENDPOINT}" if isinstance(source, HuggingFace) else ""
     return f"Check the network, name a mirror with {MIRROR_ENV_VAR}{other}, or copy the file to {path}."
-
-
-def _advice_if_missing(source: HuggingFace) -> str:
-    return f"Check that revision '{source.revision}' of dataset {source.repo} has the file."
 
 
 def _advice_if_forbidden(source: HuggingFace, token: str | None) -> str:

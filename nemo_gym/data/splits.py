@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Literal, TypeVar
 
-from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError
+from nemo_gym.text import counted
 
 Split = Literal["train", "validation"]
 Row = TypeVar("Row")

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import orjson
 
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.row import PARAMS_KEY
-
-EXAMPLES_KEY = "Number of examples"
 
 
-def dataset_statistics(rows: Iterable[JsonObject]) -> JsonObject:
+def dataset_statistics(rows: Iterable[JsonObject]) -> Mapping[str, object]:
     """Return the number of rows, the spread of each numeric field, and the number of unique values of string fields.
 
     The spread has the count, average, minimum, maximum and standard deviation.
@@ -25,14 +22,14 @@ def dataset_statistics(rows: Iterable[JsonObject]) -> JsonObject:
     texts: dict[str, list[str]] = {}
     for row in rows:
         count += 1
-        fields = {name: value for name, value in row.items() if name != PARAMS_KEY}
-        for name, value in {**_counted(row.get(PARAMS_KEY) or {}), **fields}.items():
+        fields = {name: value for name, value in row.items() if name != "responses_create_params"}
+        for name, value in {**_counted(row.get("responses_create_params") or {}), **fields}.items():
             if isinstance(value, str):
                 texts.setdefault(name, []).append(value)
             elif isinstance(value, int | float) and not isinstance(value, bool):
                 numbers.setdefault(name, []).append(value)
     return {
-        EXAMPLES_KEY: count,
+        "Number of examples": count,
         **{name: _spread(values) for name, values in numbers.items()},
         **{
             name: {"unique_count": len(set(values)), "total_count": len(values)}
@@ -42,7 +39,7 @@ def dataset_statistics(rows: Iterable[JsonObject]) -> JsonObject:
     }
 
 
-def write_metrics(path: Path, metrics: JsonObject) -> None:
+def write_metrics(path: Path, metrics: Mapping[str, object]) -> None:
     path.write_bytes(orjson.dumps(metrics, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
 
 

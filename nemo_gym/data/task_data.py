@@ -10,8 +10,8 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from nemo_gym import paths
-from nemo_gym.config import RunConfig
-from nemo_gym.config.explain import problems_of
+from nemo_gym.config.explain import explained_in_a_line
+from nemo_gym.config.models import RunConfig
 from nemo_gym.config.settings import RESOURCES_TIER, ResourcesServerRef
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
@@ -77,6 +77,5 @@ def problems_of_task_data(row: JsonObject, kind: type[BaseModel]) -> str | None:
     try:
         kind.model_validate(own_fields(row))
     except ValidationError as error:
-        found = problems_of(error.errors())
-        return "; ".join(f"{field}: {problem}" if field else problem for field, problem in found.items()) + "."
+        return f"{explained_in_a_line(error)}."
     return None

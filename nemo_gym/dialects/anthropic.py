@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from nemo_gym.schemas.items import (
     Summary,
 )
 from nemo_gym.schemas.responses import Response, ResponseCreateParams, ResponseUsage
+from nemo_gym.schemas.shapes import RequestJson
 
 TOOL_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 CONTENT_BLOCKS = (anthropic.TextBlock, anthropic.ImageBlock, anthropic.DocumentBlock)
@@ -66,7 +67,7 @@ def _instructions(system: str | list[anthropic.TextBlock] | None) -> str | None:
     return system or None
 
 
-def _function_tool(tool: anthropic.ToolParam) -> JsonObject:
+def _function_tool(tool: anthropic.ToolParam) -> Mapping[str, object]:
     if tool.input_schema is None:
         raise DataError(
             f"tool '{tool.name}': type '{tool.type}' without input_schema is run by Anthropic; this model server "
@@ -76,8 +77,8 @@ def _function_tool(tool: anthropic.ToolParam) -> JsonObject:
     return function if tool.description is None else {**function, "description": tool.description}
 
 
-def _tool_choice(choice: anthropic.ToolChoice) -> JsonObject:
-    fields: JsonObject = {}
+def _tool_choice(choice: anthropic.ToolChoice) -> RequestJson:
+    fields: RequestJson = {}
     if choice.type != "tool":
         fields["tool_choice"] = TOOL_CHOICES[choice.type]
     elif choice.name is None:
@@ -89,7 +90,7 @@ def _tool_choice(choice: anthropic.ToolChoice) -> JsonObject:
     return fields
 
 
-def _text(params: anthropic.AnthropicCreateParams) -> JsonObject | None:
+def _text(params: anthropic.AnthropicCreateParams) -> Mapping[str, object] | None:
     form = params.output_config.format if params.output_config else None
     return None if form is None else {"format": {"name": "answer", "strict": True, **form}}
 
@@ -167,7 +168,7 @@ def _item(block: anthropic.ContentBlock) -> InputItem:
     raise DataError(f"the conversation has a block of type '{block.type}', which the Responses API does not support")
 
 
-def _arguments(tool_input: JsonObject) -> str:
+def _arguments(tool_input: Mapping[str, object]) -> str:
     unreadable = tool_input.get(UNREADABLE_ARGUMENTS)
     if len(tool_input) == 1 and isinstance(unreadable, str):
         return unreadable
@@ -175,7 +176,7 @@ def _arguments(tool_input: JsonObject) -> str:
     return json.dumps(tool_input, ensure_ascii=False)
 
 
-def _tool_output(content: str | list[anthropic.ContentBlock] | None) -> str | list[JsonObject]:
+def _tool_output(content: str | list[anthropic.ContentBlock] | None) -> str | list[object]:
     if content is None or isinstance(content, str):
         return content or ""
     texts = [block.text for block in content if isinstance(block, anthropic.TextBlock)]

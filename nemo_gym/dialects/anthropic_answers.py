@@ -12,12 +12,10 @@ from nemo_gym.dialects.anthropic import items_of_message
 from nemo_gym.dialects.anthropic_requests import REDACTED_THINKING, THINKING
 from nemo_gym.dialects.calls import input_of_call, unique_ids
 from nemo_gym.dialects.chat import new_id
-from nemo_gym.dialects.chat_answers import ECHOED
+from nemo_gym.dialects.chat_answers import echo_of
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.records.usage import response_usage
 from nemo_gym.schemas import anthropic
-from nemo_gym.schemas.base import WireModel
 from nemo_gym.schemas.items import (
     FunctionToolCall,
     OutputItem,
@@ -29,6 +27,7 @@ from nemo_gym.schemas.items import (
     Summary,
 )
 from nemo_gym.schemas.responses import IncompleteDetails, Response, ResponseCreateParams, sum_of_counts
+from nemo_gym.schemas.shapes import AnswerJson
 
 _CONTENT: TypeAdapter[list[anthropic.ContentBlock]] = TypeAdapter(list[anthropic.ContentBlock])
 PAUSED = "pause_turn"
@@ -41,7 +40,7 @@ INCOMPLETE_REASONS = {
 STOP_REASONS = (*INCOMPLETE_REASONS, "end_turn", "stop_sequence", "tool_use")
 
 
-def response_of_message(message: JsonObject, params: ResponseCreateParams) -> Response:
+def response_of_message(message: AnswerJson, params: ResponseCreateParams) -> Response:
     """Convert a Messages answer to the response for the request `params`.
 
     Raise `DataError` for invalid content, and for an answer without content if its stop reason is unknown or missing.
@@ -65,13 +64,9 @@ def response_of_message(message: JsonObject, params: ResponseCreateParams) -> Re
         output=output,
         status=status,
         incomplete_details=IncompleteDetails(reason=reason) if reason else None,
-        parallel_tool_calls=params.parallel_tool_calls is not False,
-        tool_choice=params.tool_choice,
-        # Set `parameters` and `strict` even if they are null, because clients expect them.
-        tools=[WireModel(**{"parameters": None, "strict": None, **tool}) for tool in params.tools],
         error=None,
         usage=response_usage(message.get("usage")),
-        **{name: getattr(params, name) for name in ECHOED},
+        **echo_of(params),
     )
 
 
@@ -79,7 +74,7 @@ def _is_empty(block: anthropic.ContentBlock) -> bool:
     return isinstance(block, anthropic.TextBlock) and not block.text
 
 
-def _blocks(message: JsonObject) -> list[anthropic.ContentBlock]:
+def _blocks(message: AnswerJson) -> list[anthropic.ContentBlock]:
     content = message.get("content")
     try:
         return _CONTENT.validate_python(content)
@@ -139,7 +134,7 @@ def _reasoning(text: str, seal: str) -> ReasoningItem:
     return ReasoningItem(id=new_id("rs"), summary=[Summary(text=text)] if text else [], encrypted_content=seal)
 
 
-def joined(earlier: JsonObject, later: JsonObject) -> JsonObject:
+def joined(earlier: AnswerJson, later: AnswerJson) -> AnswerJson:
     """Join a paused answer and its continuation. Concatenate their content and add their token counts."""
     known = earlier.get("usage") and later.get("usage")
     usage = sum_of_counts(earlier["usage"], later["usage"]) if known else None

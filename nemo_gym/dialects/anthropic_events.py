@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from nemo_gym.dialects.calls import input_of_call
 from nemo_gym.errors import EndpointError
@@ -43,7 +44,7 @@ class _Stream:
     """The JSON text of each tool's input so far."""
     has_ended: bool = False
 
-    def add(self, event: JsonObject) -> None:
+    def add(self, event: Mapping[str, Any]) -> None:
         match event.get("type"):
             case "message_start":
                 self.message = event["message"]
@@ -71,7 +72,7 @@ class _Stream:
                     body=str(message),
                 )
 
-    def _extend(self, index: int, delta: JsonObject) -> None:
+    def _extend(self, index: int, delta: Mapping[str, Any]) -> None:
         block = self.blocks[index]
         match delta.get("type"):
             case "text_delta":

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import re
 from binascii import Error as Base64Error
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 from pydantic import TypeAdapter
@@ -31,6 +31,7 @@ from nemo_gym.schemas.items import (
     ReasoningItem,
 )
 from nemo_gym.schemas.responses import ResponseCreateParams
+from nemo_gym.schemas.shapes import Block, MessageJson, ToolDefinition
 
 THINKING, REDACTED_THINKING = "thinking", "redacted_thinking"
 """The types of thinking blocks. The `encrypted_content` of their reasoning items starts with the type and a colon."""
@@ -81,7 +82,7 @@ def message_params(params: ResponseCreateParams, settings: MessageSettings) -> J
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _tool(tool: JsonObject, settings: MessageSettings) -> JsonObject:
+def _tool(tool: ToolDefinition, settings: MessageSettings) -> ToolDefinition:
     if tool["type"] != "function":
         raise DataError(
             f"the request has a tool of type '{tool['type']}', which this model server does not support; use function "
@@ -89,15 +90,15 @@ def _tool(tool: JsonObject, settings: MessageSettings) -> JsonObject:
         )
     parameters = with_clean_parameters(tool).get("parameters") or {}
     schema = {"type": "object", "properties": {}, **parameters}
-    strict = {"strict": True} if settings.strict_tools and tool.get("strict") else {}
-    description = {"description": tool["description"]} if tool.get("description") else {}
+    strict: ToolDefinition = {"strict": True} if settings.strict_tools and tool.get("strict") else {}
+    description: ToolDefinition = {"description": tool["description"]} if tool.get("description") else {}
     return {"name": tool["name"], **description, "input_schema": schema, **strict}
 
 
-def _tool_choice(params: ResponseCreateParams) -> JsonObject | None:
+def _tool_choice(params: ResponseCreateParams) -> Mapping[str, object] | None:
     choice = params.tool_choice
     if isinstance(choice, str):
-        chosen: JsonObject = {"type": _CHOICES[choice]}
+        chosen = {"type": _CHOICES[choice]}
     elif choice.get("type") == "function" and "name" in choice:
         chosen = {"type": "tool", "name": choice["name"]}
     else:
@@ -109,7 +110,7 @@ def _tool_choice(params: ResponseCreateParams) -> JsonObject | None:
     return None if chosen == {"type": "auto"} else chosen
 
 
-def _reasoning(effort: str | None, settings: MessageSettings) -> JsonObject:
+def _reasoning(effort: str | None, settings: MessageSettings) -> Mapping[str, object]:
     if effort is None:
         return {}
     if effort == "none":
@@ -125,7 +126,7 @@ def _reasoning(effort: str | None, settings: MessageSettings) -> JsonObject:
     return {"thinking": {"type": "enabled", "budget_tokens": settings.thinking_budgets[effort]}}
 
 
-def _format(form: JsonObject) -> JsonObject | None:
+def _format(form: Mapping[str, object]) -> Mapping[str, object] | None:
     if form.get("type") == "json_schema":
         return {"type": "json_schema", "schema": form["schema"]}
     if form.get("type") == "json_object":
@@ -140,28 +141,28 @@ class Conversation(NamedTuple):
     """The system prompt and the turns of a conversation."""
 
     system: str
-    messages: list[JsonObject]
+    messages: list[MessageJson]
 
 
 @dataclass
 class _Turns:
     """The turns of a request under construction. Adjacent blocks of the same role share a message."""
 
-    messages: list[JsonObject] = field(default_factory=list)
+    messages: list[MessageJson] = field(default_factory=list)
 
-    def add(self, role: str, blocks: Sequence[JsonObject]) -> None:
+    def add(self, role: str, blocks: Sequence[Block]) -> None:
         if blocks:
             self._content_of(role).extend(blocks)
 
-    def add_result(self, block: JsonObject) -> None:
+    def add_result(self, block: Block) -> None:
         """Add the result of a tool call. Results come first in their message, because the endpoint requires that."""
         content = self._content_of("user")
         content.insert(sum(each["type"] == "tool_result" for each in content), block)
 
-    def _content_of(self, role: str) -> list[JsonObject]:
+    def _content_of(self, role: str) -> list[Block]:
         if not self.messages or self.messages[-1]["role"] != role:
             self.messages.append({"role": role, "content": []})
-        content: list[JsonObject] = self.messages[-1]["content"]
+        content: list[Block] = self.messages[-1]["content"]
         return content
 
 
@@ -170,13 +171,14 @@ def _conversation(params: ResponseCreateParams) -> Conversation:
     turns = _Turns()
     for item in params.input_items:
         if isinstance(item, FunctionCallOutput):
-            result = {"type": "tool_result", "tool_use_id": _known_id(item.call_id), "content": _result(item.output)}
-            turns.add_result(result)
+            call_id, content = _known_id(item.call_id), _result(item.output)
+            turns.add_result({"type": "tool_result", "tool_use_id": call_id, "content": content})
         elif isinstance(item, ReasoningItem):
             turns.add("assistant", thinking_blocks(item))
         elif isinstance(item, FunctionToolCall):
             (call,) = blocks_of_item(item)
-            turns.add("assistant", [{**call.model_dump(), "id": _known_id(item.call_id)}])
+            block: Any = {**call.model_dump(), "id": _known_id(item.call_id)}
+            turns.add("assistant", [block])
         elif not isinstance(item, (EasyInputMessage, Message, OutputMessage)):
             raise DataError(f"the conversation has an item of type '{item.type}', which Messages does not support")
         elif item.role not in SYSTEM_ROLES:
@@ -188,14 +190,14 @@ def _conversation(params: ResponseCreateParams) -> Conversation:
     return Conversation("\n\n".join(system), turns.messages)
 
 
-def _system_blocks(item: EasyInputMessage | Message | OutputMessage) -> list[JsonObject]:
+def _system_blocks(item: EasyInputMessage | Message | OutputMessage) -> list[Block]:
     blocks = _blocks(item.content)
     if other := [block["type"] for block in blocks if block["type"] != "text"]:
         raise DataError(f"a system message has a part of type '{other[0]}', but Messages supports only text there")
     return blocks
 
 
-def thinking_blocks(item: ReasoningItem) -> list[JsonObject]:
+def thinking_blocks(item: ReasoningItem) -> list[Block]:
     """Return a list with the original thinking block of a reasoning item.
 
     For reasoning of other endpoints, return an empty list, because Anthropic rejects blocks without its own signature.
@@ -211,14 +213,14 @@ def _known_id(call_id: str) -> str:
     return _FOREIGN_ID_CHARACTER.sub("_", call_id)
 
 
-def _blocks(content: str | Iterable[InputPart]) -> list[JsonObject]:
+def _blocks(content: str | Iterable[InputPart]) -> list[Block]:
     """Return the blocks of a message. Leave out empty texts, because the endpoint rejects them."""
     parts = [InputText(text=content)] if isinstance(content, str) else content
     blocks = [_block(part) for part in parts]
     return [block for block in blocks if block.get("text") != ""]
 
 
-def _block(part: InputPart) -> JsonObject:
+def _block(part: InputPart) -> Block:
     match part:
         case InputText() | OutputText():
             return {"type": "text", "text": part.text}
@@ -227,13 +229,13 @@ def _block(part: InputPart) -> JsonObject:
         case InputImage():
             return {"type": "image", "source": _source(part.image_url, part.image_url, part.file_id, "input_image")}
         case InputFile():
-            title = {"title": part.filename} if part.filename else {}
+            title: Block = {"title": part.filename} if part.filename else {}
             source = _source(part.file_data, part.file_url, part.file_id, "input_file")
             return {"type": "document", "source": source, **title}
     raise DataError(f"the conversation has a part of type '{part.type}', which the Messages API does not support")
 
 
-def _source(data: str | None, url: str | None, file_id: str | None, kind: str) -> JsonObject:
+def _source(data: str | None, url: str | None, file_id: str | None, kind: str) -> Mapping[str, object]:
     if data is not None and data.startswith("data:"):
         head, _, encoded = data.removeprefix("data:").partition(",")
         media_type, *_ = head.split(";")
@@ -263,7 +265,7 @@ def _text(encoded: str, head: str) -> str:
         ) from error
 
 
-def _result(output: str | list[object]) -> str | list[JsonObject]:
+def _result(output: str | list[object]) -> str | list[Block]:
     """Convert a tool's output. Entries that are not message parts become JSON text."""
     if isinstance(output, str):
         return output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -16,19 +17,12 @@ from nemo_gym.dialects.chat_answers import (
 )
 from nemo_gym.dialects.chat_history import items_of_messages, response_params
 from nemo_gym.dialects.chat_parts import text_of_parts
-from nemo_gym.dialects.chat_requests import chat_params, is_from_assistant
-from nemo_gym.dialects.thinking import split_thinking, wrapped_in_think_tags
+from nemo_gym.dialects.chat_requests import chat_params
+from nemo_gym.dialects.thinking import Thought, split_thinking, wrapped_in_think_tags
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams, Choice
-from nemo_gym.schemas.items import HostedItem, InputItem, OutputItem
+from nemo_gym.schemas.items import InputItem, OutputItem
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
-
-CALLS_OF_HOSTED_TOOLS = frozenset(
-    {
-        "custom_tool_call", "web_search_call", "file_search_call", "computer_call", "code_interpreter_call",
-        "image_generation_call", "local_shell_call", "mcp_call", "mcp_list_tools", "mcp_approval_request",
-    }
-)  # fmt: skip
 
 
 def new_id(prefix: str) -> str:
@@ -92,7 +86,7 @@ class ResponsesConverter(BaseModel):
     def postprocess_assistant_message_dict(self, message_dict: JsonObject) -> list[OutputItem]:
         """Convert an assistant's message to output items."""
         return items_of_message(
-            message_dict,
+            _as_json(message_dict),
             new_id=self.new_id,
             keeps_tokens=self.return_token_id_information,
             splits_reasoning=self.uses_reasoning_parser,
@@ -100,7 +94,9 @@ class ResponsesConverter(BaseModel):
 
     def chat_completions_messages_to_responses_items(self, messages: Sequence[JsonObject]) -> list[InputItem]:
         """Convert a chat conversation to input items."""
-        return items_of_messages(messages, new_id=self.new_id, keeps_tokens=self.return_token_id_information)
+        return items_of_messages(
+            map(_as_json, messages), new_id=self.new_id, keeps_tokens=self.return_token_id_information
+        )
 
     def with_reasoning_in_content(self, message: JsonObject) -> JsonObject:
         """Return an assistant's message with its reasoning moved into the content, which any client can read."""
@@ -110,7 +106,7 @@ class ResponsesConverter(BaseModel):
             rest["content"] = wrapped_in_think_tags([reasoning]) + text_of_parts(message.get("content"))
         return rest
 
-    def _extract_reasoning_from_content(self, content: str) -> tuple[list[str], str]:
+    def _extract_reasoning_from_content(self, content: str) -> Thought:
         return split_thinking(content)
 
     @staticmethod
@@ -118,18 +114,5 @@ class ResponsesConverter(BaseModel):
         return wrapped_in_think_tags(texts)
 
 
-def _as_json(value: BaseModel | JsonObject) -> JsonObject:
+def _as_json(value: BaseModel | JsonObject) -> Any:
     return value.model_dump() if isinstance(value, BaseModel) else value
-
-
-def split_responses_input_output_items(items: Sequence[InputItem]) -> tuple[list[InputItem], list[InputItem]]:
-    """Split items into those before the assistant's first item and the rest.
-
-    Tool outputs and replies to approval requests are not items of the assistant. Calls of hosted tools are.
-    """
-    split_at = next((index for index, item in enumerate(items) if _begins_output(item)), len(items))
-    return list(items[:split_at]), list(items[split_at:])
-
-
-def _begins_output(item: InputItem) -> bool:
-    return is_from_assistant(item) or (isinstance(item, HostedItem) and item.type in CALLS_OF_HOSTED_TOOLS)

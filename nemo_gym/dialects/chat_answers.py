@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import orjson
 
@@ -11,6 +12,7 @@ from nemo_gym.dialects.chat_parts import text_of_parts
 from nemo_gym.dialects.thinking import Thought, split_thinking, wrapped_in_think_tags
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.records.conversation import objects_in
 from nemo_gym.records.usage import response_usage
 from nemo_gym.schemas.base import WireModel
 from nemo_gym.schemas.items import (
@@ -24,24 +26,27 @@ from nemo_gym.schemas.items import (
     training_variant_of,
 )
 from nemo_gym.schemas.responses import IncompleteDetails, Response, ResponseCreateParams
+from nemo_gym.schemas.shapes import AnswerJson, MessageJson, ToolCall, ToolDefinition
 from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, TOKEN_METADATA_FIELDS
 
 NewId = Callable[[str], str]
 """A function that makes an id with the given prefix: `rs`, `msg`, `call`, `resp`."""
 
 INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
-OPAQUE, OPAQUE_REASONING = "extra_content", "reasoning_details"
+THINKING_BLOCKS = "thinking_blocks"
+"""The field in which LiteLLM returns Claude's thinking blocks, with their signatures."""
+OPAQUE, OPAQUE_REASONING = "extra_content", ("reasoning_details", THINKING_BLOCKS)
 """Fields with a provider's own state, such as Gemini's signatures. The next request must contain them unchanged."""
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 ECHOED = (
     "background", "conversation", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
     "previous_response_id", "prompt", "prompt_cache_key", "reasoning", "safety_identifier", "service_tier",
-    "temperature", "text", "top_logprobs", "top_p", "truncation", "user",
+    "temperature", "text", "tool_choice", "top_logprobs", "top_p", "truncation", "user",
 )  # fmt: skip
 
 
 def response_of_completion(
-    completion: JsonObject, params: ResponseCreateParams, *, new_id: NewId, keeps_tokens: bool, splits_reasoning: bool
+    completion: AnswerJson, params: ResponseCreateParams, *, new_id: NewId, keeps_tokens: bool, splits_reasoning: bool
 ) -> Response:
     """Convert the first choice of a completion to a response. Raise `DataError` if there is no choice."""
     if not completion.get("choices"):
@@ -55,7 +60,7 @@ def response_of_completion(
         created_at=completion.get("created") or int(time.time()),
         model=completion.get("model") or params.model or "",
         output=items_of_message(
-            choice.get("message") or {},
+            choice.get("message") or MessageJson(),
             new_id=new_id,
             keeps_tokens=keeps_tokens,
             splits_reasoning=splits_reasoning,
@@ -63,28 +68,34 @@ def response_of_completion(
         ),
         status="incomplete" if reason else "completed",
         incomplete_details=IncompleteDetails(reason=reason) if reason else None,
-        parallel_tool_calls=params.parallel_tool_calls is not False,
-        tool_choice=params.tool_choice,
-        tools=[_echoed_tool(tool) for tool in params.tools],
         error=None,
         usage=response_usage(completion.get("usage")),
-        **{name: getattr(params, name) for name in ECHOED},
+        **echo_of(params),
     )
 
 
-def _echoed_tool(tool: JsonObject) -> WireModel:
+def echo_of(params: ResponseCreateParams) -> JsonObject:
+    """Return the fields of a response that repeat its request."""
+    return {
+        "parallel_tool_calls": params.parallel_tool_calls is not False,
+        "tools": [_echoed_tool(tool) for tool in params.tools],
+        **{name: getattr(params, name) for name in ECHOED},
+    }
+
+
+def _echoed_tool(tool: ToolDefinition) -> WireModel:
     # Set these two fields even if they are null, because clients expect them.
     defaults = {"parameters": None, "strict": None} if tool["type"] == "function" else {}
     return WireModel(**{**defaults, **tool})
 
 
 def items_of_message(
-    message: JsonObject,
+    message: MessageJson,
     *,
     new_id: NewId,
     keeps_tokens: bool,
     splits_reasoning: bool = True,
-    logprobs: list[JsonObject] | None = None,
+    logprobs: list[Mapping[str, Any]] | None = None,
 ) -> list[OutputItem]:
     """Convert an assistant's chat message to items: reasoning, then text, then calls.
 
@@ -94,7 +105,7 @@ def items_of_message(
     reasoning, text = _reasoning_and_text(message, splits_reasoning)
     refusal, calls = message.get("refusal"), message.get("tool_calls") or []
     items: list[OutputItem] = []
-    opaque = {OPAQUE_REASONING: details} if (details := message.get(OPAQUE_REASONING)) else {}
+    opaque = {name: state for name in OPAQUE_REASONING if (state := message.get(name))}
     if reasoning or opaque:
         summary = [Summary(text=paragraph) for paragraph in reasoning]
         items.append(ReasoningItem(id=new_id("rs"), summary=summary, **opaque))
@@ -111,9 +122,12 @@ def items_of_message(
     return items
 
 
-def _reasoning_and_text(message: JsonObject, splits_reasoning: bool) -> Thought:
+def _reasoning_and_text(message: MessageJson, splits_reasoning: bool) -> Thought:
     text = text_of_parts(message.get("content"))
     separate = separate_reasoning(message)
+    if separate is None and "<think>" not in text:
+        blocks = objects_in(message.get(THINKING_BLOCKS))
+        separate = "\n".join(block["thinking"] for block in blocks if block.get("thinking")) or None
     if not splits_reasoning:
         return Thought([], text if separate is None else wrapped_in_think_tags([separate]) + text)
     if separate is not None:
@@ -122,13 +136,13 @@ def _reasoning_and_text(message: JsonObject, splits_reasoning: bool) -> Thought:
     return split_thinking(text)
 
 
-def separate_reasoning(message: JsonObject) -> str | None:
+def separate_reasoning(message: Mapping[str, object]) -> str | None:
     """Return the reasoning from a separate field, or None if each such field is absent or blank."""
     found = (message.get(name) for name in REASONING_FIELDS)
     return next((reasoning for reasoning in found if isinstance(reasoning, str) and reasoning.strip()), None)
 
 
-def _call(call: JsonObject, new_id: NewId) -> FunctionToolCall:
+def _call(call: ToolCall, new_id: NewId) -> FunctionToolCall:
     function = call.get("function") or {}
     arguments = function.get("arguments") or ""
     if not isinstance(arguments, str):
@@ -144,24 +158,24 @@ def _call(call: JsonObject, new_id: NewId) -> FunctionToolCall:
     )
 
 
-def _opaque(part: JsonObject) -> JsonObject:
+def _opaque(part: Mapping[str, object]) -> JsonObject:
     return {OPAQUE: part[OPAQUE]} if part.get(OPAQUE) else {}
 
 
-def _with_tokens(item: OutputItem, message: JsonObject) -> OutputItem:
+def _with_tokens(item: OutputItem, message: Mapping[str, object]) -> OutputItem:
     tokens = {name: message[name] for name in TOKEN_METADATA_FIELDS if message.get(name) is not None}
     fields = {name: getattr(item, name) for name in item.model_fields_set}
     with_tokens: OutputItem = training_variant_of(type(item))(**fields, **tokens)  # type: ignore[assignment]
     return with_tokens
 
 
-def _logprobs(content: list[JsonObject] | None) -> list[JsonObject] | None:
+def _logprobs(content: list[Mapping[str, Any]] | None) -> list[object] | None:
     if content is None:
         return None
     return [{"bytes": [], "top_logprobs": [], **_without_nones(token)} for token in content]
 
 
-def _without_nones(token: JsonObject) -> JsonObject:
+def _without_nones(token: Mapping[str, Any]) -> Mapping[str, object]:
     known = {name: value for name, value in token.items() if value is not None}
     if "top_logprobs" in known:
         known["top_logprobs"] = [{"bytes": [], **_without_nones(other)} for other in known["top_logprobs"]]

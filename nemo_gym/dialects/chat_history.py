@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from nemo_gym.dialects.chat_answers import NewId, items_of_message
 from nemo_gym.dialects.chat_parts import input_parts
@@ -11,6 +11,7 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.chat import ChatCompletionCreateParams
 from nemo_gym.schemas.items import EasyInputMessage, FunctionCallOutput, InputItem
 from nemo_gym.schemas.responses import ResponseCreateParams
+from nemo_gym.schemas.shapes import MessageJson, ToolDefinition
 
 SAME_NAME = ("metadata", "model", "parallel_tool_calls", "service_tier", "store", "temperature", "top_p", "user")
 
@@ -34,8 +35,8 @@ def response_params(params: ChatCompletionCreateParams, *, new_id: NewId, keeps_
     return ResponseCreateParams(**{name: value for name, value in fields.items() if value is not None})
 
 
-def _text(params: ChatCompletionCreateParams) -> JsonObject | None:
-    text: JsonObject = {"verbosity": params.verbosity} if params.verbosity else {}
+def _text(params: ChatCompletionCreateParams) -> Mapping[str, object] | None:
+    text: dict[str, object] = {"verbosity": params.verbosity} if params.verbosity else {}
     form = params.response_format or {}
     if form.get("type") == "json_schema":
         text["format"] = {"type": "json_schema", **form["json_schema"]}
@@ -44,13 +45,13 @@ def _text(params: ChatCompletionCreateParams) -> JsonObject | None:
     return text or None
 
 
-def _tool(tool: JsonObject) -> JsonObject:
+def _tool(tool: ToolDefinition) -> Mapping[str, object]:
     if tool.get("type") != "function":
         raise DataError(f"a chat tool of type {tool.get('type')!r} is not supported by the Responses API")
     return {"type": "function", "parameters": None, "strict": None, **tool["function"]}
 
 
-def items_of_messages(messages: Iterable[JsonObject], *, new_id: NewId, keeps_tokens: bool) -> list[InputItem]:
+def items_of_messages(messages: Iterable[MessageJson], *, new_id: NewId, keeps_tokens: bool) -> list[InputItem]:
     """Convert a conversation to items. An assistant's message may become several items."""
     items: list[InputItem] = []
     for message in messages:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
 from pydantic import TypeAdapter
 
 from nemo_gym.errors import DataError, UnsupportedContentError
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import (
     InputAudio,
     InputFile,
@@ -20,18 +19,19 @@ from nemo_gym.schemas.items import (
     OutputRefusal,
     OutputText,
 )
+from nemo_gym.schemas.shapes import MessageJson, Part
 
 IN_USER_MESSAGE = "The output is in the next user message."
 _MEDIA_HEADING = "Output of the tool call "
 _INPUT_PARTS: TypeAdapter[list[InputPart]] = TypeAdapter(list[InputPart])
 
 
-def chat_parts(content: str | Sequence[InputPart]) -> str | list[JsonObject]:
+def chat_parts(content: str | Sequence[InputPart]) -> str | list[Part]:
     """Convert a message's content from Responses to Chat Completions."""
     return content if isinstance(content, str) else [_chat_part(part) for part in content]
 
 
-def _chat_part(part: InputPart) -> JsonObject:
+def _chat_part(part: InputPart) -> Part:
     match part:
         case InputText() | OutputText():
             return {"type": "text", "text": part.text}
@@ -58,7 +58,7 @@ def _chat_part(part: InputPart) -> JsonObject:
             return {"type": "video_url", "video_url": {"url": video} if isinstance(video, str) else video}
 
 
-def input_parts(content: str | list[JsonObject] | None) -> str | list[InputPart]:
+def input_parts(content: str | list[Part] | None) -> str | list[InputPart]:
     """Convert a message's content from Chat Completions to Responses."""
     if content is None or isinstance(content, str):
         return content or ""
@@ -79,7 +79,7 @@ def refusals(content: str | Sequence[InputPart]) -> list[str]:
     return [part.refusal for part in content if isinstance(part, OutputRefusal)]
 
 
-def _input_part(part: JsonObject) -> JsonObject:
+def _input_part(part: Part) -> Mapping[str, object]:
     kind = part.get("type")
     if kind == "text":
         return {"type": "input_text", "text": part["text"]}
@@ -104,18 +104,18 @@ def _input_part(part: JsonObject) -> JsonObject:
 class ToolContent(NamedTuple):
     """A tool's output for Chat Completions."""
 
-    content: str | list[JsonObject]
+    content: str | list[Part]
     """The content of the tool message. It has only text, because OpenAI rejects other parts in tool messages."""
-    media: list[JsonObject]
+    media: list[Part]
     """The images, audio, video and files, to be sent in a user message after the tool messages."""
 
 
-def media_parts(call_id: str, media: list[JsonObject]) -> list[JsonObject]:
+def media_parts(call_id: str, media: list[Part]) -> list[Part]:
     """Return the parts of a user message with the media of one tool output."""
     return [{"type": "text", "text": f"{_MEDIA_HEADING}{call_id}:"}, *media]
 
 
-def is_of_media(message: JsonObject) -> bool:
+def is_of_media(message: MessageJson) -> bool:
     """Return whether a user message of a converted request has only the media of tool outputs."""
     content = message.get("content")
     begin = content[0] if isinstance(content, list) and content else {}
@@ -135,7 +135,7 @@ def tool_content(output: str | list[object], *, sends_media: bool) -> ToolConten
     return ToolContent(IN_USER_MESSAGE if media and not texts else texts, media)
 
 
-def _tool_part(entry: object, sends_media: bool) -> JsonObject:
+def _tool_part(entry: object, sends_media: bool) -> Part:
     if isinstance(entry, dict):
         kind = entry.get("type")
         if kind in {"input_text", "output_text", "text"} and isinstance(entry.get("text"), str):
@@ -149,7 +149,7 @@ def _tool_part(entry: object, sends_media: bool) -> JsonObject:
     return {"type": "text", "text": entry if isinstance(entry, str) else orjson.dumps(entry).decode()}
 
 
-def text_of_parts(content: str | Iterable[JsonObject] | None) -> str:
+def text_of_parts(content: str | Iterable[Part] | None) -> str:
     """Return the joined text of a Chat Completions message."""
     if content is None or isinstance(content, str):
         return content or ""

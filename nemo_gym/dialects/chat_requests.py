@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from nemo_gym.dialects.chat_answers import OPAQUE, OPAQUE_REASONING
 from nemo_gym.dialects.chat_parts import assistant_text, chat_parts, media_parts, refusals, tool_content
@@ -22,6 +23,7 @@ from nemo_gym.schemas.items import (
     ReasoningItem,
 )
 from nemo_gym.schemas.responses import ResponseCreateParams
+from nemo_gym.schemas.shapes import MessageJson, Part, RequestJson, ToolCall, ToolDefinition
 from nemo_gym.schemas.tokens import TOKEN_METADATA_FIELDS, TokenIDLogProbMixin
 
 NOT_SUPPORTED = ("background", "conversation", "max_tool_calls", "previous_response_id", "prompt")
@@ -95,8 +97,8 @@ def _text_of(message: EasyInputMessage | Message) -> str:
     return "\n\n".join(part["text"] for part in parts)
 
 
-def _text_fields(text: JsonObject) -> JsonObject:
-    fields: JsonObject = {"verbosity": text.get("verbosity")}
+def _text_fields(text: Mapping[str, Any]) -> Mapping[str, object]:
+    fields: dict[str, object] = {"verbosity": text.get("verbosity")}
     form = text.get("format") or {}
     if form.get("type") == "json_schema":
         schema = {key: value for key, value in form.items() if key != "type"}
@@ -106,8 +108,8 @@ def _text_fields(text: JsonObject) -> JsonObject:
     return fields
 
 
-def _tool_fields(params: ResponseCreateParams) -> JsonObject:
-    fields: JsonObject = {"tools": [_chat_tool(tool) for tool in params.tools]}
+def _tool_fields(params: ResponseCreateParams) -> RequestJson:
+    fields: RequestJson = {"tools": [_chat_tool(tool) for tool in params.tools]}
     # Send `tool_choice` only if it was given, because some engines must be started with support for it.
     if "tool_choice" in params.model_fields_set:
         choice = params.tool_choice
@@ -121,7 +123,7 @@ def _tool_fields(params: ResponseCreateParams) -> JsonObject:
     return fields
 
 
-def _allowed(choice: JsonObject) -> JsonObject:
+def _allowed(choice: Mapping[str, Any]) -> Mapping[str, object]:
     tools = [
         {"type": "function", "function": {"name": tool["name"]}}
         for tool in choice.get("tools") or []
@@ -130,7 +132,7 @@ def _allowed(choice: JsonObject) -> JsonObject:
     return {"mode": choice.get("mode") or "auto", "tools": tools}
 
 
-def _chat_tool(tool: JsonObject) -> JsonObject:
+def _chat_tool(tool: ToolDefinition) -> ToolDefinition:
     if tool["type"] != "function":
         raise UnsupportedContentError(
             f"the request has a tool of type '{tool['type']}', which Chat Completions does not support; "
@@ -151,35 +153,28 @@ class _Turn:
     reasoning: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
-    calls: list[JsonObject] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
     tokens: JsonObject = field(default_factory=dict)
     opaque: JsonObject = field(default_factory=dict)
     """The provider's own state, which it needs back."""
 
-    def ends_before(self, item: InputItem) -> bool:
-        """Return whether this turn ends before the item, so that the item begins a new chat message.
-
-        A turn with token ids always ends. A turn with text and no calls ends unless the item is a call.
-        """
-        if self.tokens:
-            return True
-        return bool(self.texts or self.refusals) and not self.calls and not isinstance(item, FunctionToolCall)
-
     def add(self, item: InputItem) -> None:
         if isinstance(item, ReasoningItem):
             self.reasoning += reasoning_texts(item)
-            self.opaque |= _opaque(item, OPAQUE_REASONING)
+            self.opaque |= _opaque(item, *OPAQUE_REASONING)
         elif isinstance(item, FunctionToolCall):
             function = {"name": item.name, "arguments": item.arguments}
-            self.calls.append({"id": item.call_id, "type": "function", "function": function, **_opaque(item, OPAQUE)})
+            call: ToolCall = {"id": item.call_id, "type": "function", "function": function}
+            call |= _opaque(item, OPAQUE)
+            self.calls.append(call)
         elif isinstance(item, (OutputMessage, EasyInputMessage)):
             self.texts.append(assistant_text(item.content))
             self.refusals += refusals(item.content)
             self.opaque |= _opaque(item, OPAQUE)
-        if isinstance(item, TokenIDLogProbMixin):
+        if self.keeps_tokens and isinstance(item, TokenIDLogProbMixin):
             self.tokens = {name: value for name in TOKEN_METADATA_FIELDS if (value := getattr(item, name)) is not None}
 
-    def messages(self) -> list[JsonObject]:
+    def messages(self) -> list[Any]:
         """Return a list with the chat message, or an empty list if there is only reasoning that is not kept."""
         if not (self.texts or self.calls or self.opaque or (self.reasoning and self.keeps_reasoning)):
             return []
@@ -188,20 +183,16 @@ class _Turn:
             message["refusal"] = "".join(self.refusals)
         if self.calls:
             message["tool_calls"] = self.calls
-        message |= self.opaque
-        if self.keeps_tokens:
-            message |= self.tokens
-        return [message]
+        return [{**message, **self.opaque, **self.tokens}]
 
     def _content(self) -> str | None:
         thinking = wrapped_in_think_tags(self.reasoning) if self.keeps_reasoning else ""
         return thinking + "".join(self.texts) or (None if self.calls else "")
 
 
-def _opaque(item: InputItem, name: str) -> JsonObject:
+def _opaque(item: InputItem, *names: str) -> Any:
     # Classes of items in server folders may lack extra fields.
-    value = (item.model_extra or {}).get(name)
-    return {name: value} if value else {}
+    return {name: value for name in names if (value := (item.model_extra or {}).get(name))}
 
 
 @dataclass
@@ -214,10 +205,10 @@ class ConversationState:
     keeps_reasoning: bool = True
     sends_media: bool = False
     """Whether to send images and other media of tool outputs in a user message. Otherwise, they are rejected."""
-    messages: list[JsonObject] = field(default_factory=list)
+    messages: list[MessageJson] = field(default_factory=list)
     """The finished messages, without the assistant's current turn."""
     _turn: _Turn | None = None
-    _media: list[JsonObject] = field(default_factory=list)
+    _media: list[Part] = field(default_factory=list)
     """Images and other media of the last tool outputs, to be sent after them in a user message."""
 
     def add(self, item: InputItem) -> None:
@@ -230,7 +221,8 @@ class ConversationState:
             self.messages.append(_message_of(item))
             return
         self._flush_media()
-        if self._turn is not None and self._turn.ends_before(item):
+        # The last item of each model call has token ids, which must not be merged with those of the next call.
+        if self._turn is not None and self._turn.tokens:
             self.flush_assistant()
         self._turn = self._turn or _Turn(self.keeps_reasoning, self.return_token_id_information)
         self._turn.add(item)
@@ -267,7 +259,7 @@ def reasoning_texts(item: ReasoningItem) -> list[str]:
 
 def messages_of_items(
     items: Iterable[InputItem], *, keeps_tokens: bool, keeps_reasoning: bool = True, sends_media: bool = True
-) -> list[JsonObject]:
+) -> list[MessageJson]:
     """Convert items to chat messages; consecutive assistant items become one message."""
     conversation = ConversationState(keeps_tokens, keeps_reasoning=keeps_reasoning, sends_media=sends_media)
     for item in items:
@@ -282,7 +274,7 @@ def is_from_assistant(item: InputItem) -> bool:
     return isinstance(item, (OutputMessage, FunctionToolCall, ReasoningItem))
 
 
-def _message_of(item: InputItem) -> JsonObject:
+def _message_of(item: InputItem) -> MessageJson:
     if isinstance(item, (EasyInputMessage, Message)):
         return {"role": item.role, "content": chat_parts(item.content)}
     raise UnsupportedContentError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from functools import lru_cache
 
 from nemo_gym.dialects.calls import unique_ids
@@ -11,6 +12,7 @@ from nemo_gym.dialects.responses import seconds_of
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.records.usage import standard_usage
+from nemo_gym.schemas.shapes import AnswerJson, ChoiceJson, MessageJson, ToolCall
 
 SAID = ("content", "tool_calls", "function_call", "refusal")
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
@@ -20,7 +22,7 @@ TOKENS = ("prompt_token_ids", "generation_token_ids")
 logger = logging.getLogger(__name__)
 
 
-def standard_completion(completion: JsonObject, *, url: str, model: str, n: object = None) -> JsonObject:
+def standard_completion(completion: AnswerJson, *, url: str, model: str, n: object = None) -> AnswerJson:
     """Return a completion with every required field, unique call ids, and finish reasons of Chat Completions.
 
     `n` is the number of answers that the request asked for. Parts of one answer in several choices are joined.
@@ -46,13 +48,13 @@ def standard_completion(completion: JsonObject, *, url: str, model: str, n: obje
     }
 
 
-def _usage(usage: object, *, says: bool) -> JsonObject | None:
+def _usage(usage: object, *, says: bool) -> Mapping[str, object] | None:
     """Return the token counts of a completion, or None if the endpoint did not count. `says`: the answer has text."""
     counts = standard_usage(usage, COUNTS)
     return None if counts is None or (says and not counts["completion_tokens"]) else counts
 
 
-def _is_standard(completion: JsonObject, choice: object) -> bool:
+def _is_standard(completion: AnswerJson, choice: ChoiceJson | None) -> bool:
     """Return whether a completion with one choice needs no changes, except for its finish reason."""
     if not isinstance(choice, dict) or not isinstance(message := choice.get("message"), dict):
         return False
@@ -74,7 +76,7 @@ def _is_standard(completion: JsonObject, choice: object) -> bool:
     )
 
 
-def _are_standard(calls: list[object]) -> bool:
+def _are_standard(calls: list[ToolCall]) -> bool:
     ids = set()
     for call in calls:
         if not isinstance(call, dict) or not isinstance(function := call.get("function"), dict):
@@ -87,11 +89,11 @@ def _are_standard(calls: list[object]) -> bool:
     return len(ids) == len(calls) and "" not in ids
 
 
-def _choice(at: int, choice: object, url: str) -> JsonObject:
-    given = choice.get("message") if isinstance(choice, dict) else None
+def _choice(at: int, choice: ChoiceJson | None, url: str) -> ChoiceJson:
+    given: MessageJson | None = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(given or {}, dict):
         raise DataError(f"{url} returned a completion whose choices[{at}] is not an object with a message")
-    message = {**(given or {}), "role": "assistant"}
+    message: MessageJson = {**(given or MessageJson()), "role": "assistant"}
     calls = _calls(message, url)
     if calls:
         message["tool_calls"] = calls
@@ -116,7 +118,7 @@ def _choice(at: int, choice: object, url: str) -> JsonObject:
     }
 
 
-def _says(choice: JsonObject) -> bool:
+def _says(choice: ChoiceJson) -> bool:
     return any(choice["message"].get(name) for name in SAID)
 
 
@@ -124,7 +126,7 @@ def _text_or(value: object, default: str) -> str:
     return value if isinstance(value, str) and value else default
 
 
-def _calls(message: JsonObject, url: str) -> list[JsonObject]:
+def _calls(message: MessageJson, url: str) -> list[ToolCall]:
     calls, legacy = message.pop("tool_calls", None) or [], message.pop("function_call", None)
     if legacy and not calls:
         # The form of a call before `tool_calls`, which older gateways still send.
@@ -136,7 +138,7 @@ def _calls(message: JsonObject, url: str) -> list[JsonObject]:
     return [{**call, "id": call_id} for call, call_id in zip(tidied, ids, strict=True)]
 
 
-def _call(call: object, url: str) -> JsonObject:
+def _call(call: ToolCall | None, url: str) -> ToolCall:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(call, dict) or not isinstance(function, dict):
         kind = call.get("type") if isinstance(call, dict) else type(call).__name__
@@ -153,7 +155,7 @@ def _call(call: object, url: str) -> JsonObject:
     }
 
 
-def _in_order(choices: list[JsonObject], url: str, *, is_one_answer: bool) -> list[JsonObject]:
+def _in_order(choices: list[ChoiceJson], url: str, *, is_one_answer: bool) -> list[ChoiceJson]:
     """Return the choices by index. If one answer was requested, join them, because each may have a part of it."""
     ordered = sorted(choices, key=lambda choice: choice["index"])
     if not is_one_answer:

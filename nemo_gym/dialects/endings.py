@@ -8,7 +8,7 @@ from typing import Literal
 from uuid import uuid4
 
 from nemo_gym.errors import EndpointError
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.shapes import AnswerJson
 
 Ending = Literal["length", "content_filter"]
 """The finish reason of an answer that the endpoint refused to begin."""
@@ -33,7 +33,8 @@ OVERFLOW = re.compile(
 )
 LENGTH_LIMIT = re.compile(r"max_(completion_|new_)?tokens", re.IGNORECASE)
 REJECTED_FIELD = re.compile(
-    r"unsupported|unrecognized|unknown|not (supported|permitted)|range of (?!input length)", re.IGNORECASE
+    r"unsupported|unrecognized|unknown|not (supported|permitted)|range of (?!input length)|supports at most",
+    re.IGNORECASE,
 )
 """A regex for errors about a field or its allowed values. They do not depend on the length of the conversation."""
 RATE_LIMIT = re.compile(r"tokens per minute|rate.?limit|\bTPM\b", re.IGNORECASE)
@@ -62,7 +63,7 @@ def ending_or_raise(error: EndpointError) -> Ending:
     return ending
 
 
-def empty_completion(model: str, ending: Ending) -> JsonObject:
+def empty_completion(model: str, ending: Ending) -> AnswerJson:
     """Return the empty completion for a conversation that has ended."""
     return {
         "id": f"chatcmpl-{uuid4().hex}",
@@ -80,7 +81,7 @@ def empty_completion(model: str, ending: Ending) -> JsonObject:
     }
 
 
-def empty_response(model: str, ending: Ending) -> JsonObject:
+def empty_response(model: str, ending: Ending) -> AnswerJson:
     """Return the empty, incomplete response for a conversation that has ended."""
     text = {"type": "output_text", "text": "", "annotations": []}
     message = {"type": "message", "id": f"msg_{uuid4().hex}", "role": "assistant", "content": [text]}

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from nemo_gym.errors import DataError
 from nemo_gym.http.model_replies import reason_name
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.shapes import ChoiceJson
 
 STANDARD = {
     "stop": (
@@ -37,7 +37,7 @@ _KNOWN_WARNINGS = 256
 logger = logging.getLogger(__name__)
 
 
-def standard_reason(choice: JsonObject, url: str) -> str:
+def standard_reason(choice: ChoiceJson, url: str) -> str:
     """Return the finish reason of a choice as Chat Completions names it. An unknown or missing one means `stop`.
 
     Raise `DataError` if the answer is empty and its reason is unknown or missing.

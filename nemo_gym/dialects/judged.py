@@ -6,10 +6,10 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Discriminator, Tag, field_validator
 
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.chat import ChatCompletionCreateParams
 from nemo_gym.schemas.items import EasyInputMessage, InputItem
 from nemo_gym.schemas.responses import ResponseCreateParams
+from nemo_gym.schemas.shapes import ANY_KEYS, MessageJson
 
 JudgedRole = Literal["response_1", "response_2", "principle"]
 JUDGED_ROLES: tuple[str, ...] = get_args(JudgedRole)
@@ -41,11 +41,11 @@ class JudgedCreateParams(ResponseCreateParams):
 class JudgedChatParams(ChatCompletionCreateParams):
     """A Chat Completions request whose messages may have the roles in `JUDGED_ROLES`."""
 
-    messages: list[JsonObject]
+    messages: list[Annotated[MessageJson, ANY_KEYS]]
 
     @field_validator("messages")
     @classmethod
-    def _others_are_usual(cls, messages: list[JsonObject]) -> list[JsonObject]:
+    def _others_are_usual(cls, messages: list[MessageJson]) -> list[MessageJson]:
         usual = [message for message in messages if message.get("role") not in JUDGED_ROLES]
         ChatCompletionCreateParams(messages=usual)
         return messages

@@ -10,6 +10,7 @@ from nemo_gym.dialects.chat import new_id
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import FunctionToolCall, OutputItem
 from nemo_gym.schemas.responses import Response
+from nemo_gym.schemas.shapes import Item
 
 STREAM_FIELDS = frozenset({"stream", "stream_options"})
 
@@ -29,7 +30,7 @@ class QualifiedName(NamedTuple):
 class PlainRequest(NamedTuple):
     """A request without streaming. `names` maps the model's name of each flattened function to the client's name."""
 
-    fields: JsonObject
+    fields: Mapping[str, object]
     names: dict[str, QualifiedName]
 
 
@@ -73,7 +74,7 @@ def _with_client_name(item: OutputItem, names: Mapping[str, QualifiedName]) -> O
     return item if origin is None else item.model_copy(update=origin._asdict())
 
 
-def _offers_tools(item: object) -> TypeGuard[JsonObject]:
+def _offers_tools(item: object) -> TypeGuard[Item]:
     return isinstance(item, dict) and item.get("type") == "additional_tools" and isinstance(item.get("tools"), list)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 
@@ -16,6 +16,8 @@ from nemo_gym.errors import DataError, ModelFailed
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.records.usage import are_known, standard_usage
 from nemo_gym.schemas.responses import Response
+from nemo_gym.schemas.shapes import Item
+from nemo_gym.text import problems_in
 
 COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 STATUSES = ("in_progress", "completed", "incomplete")
@@ -31,10 +33,8 @@ def reading(server: str) -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        problems = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:MOST_PROBLEMS]]
-        raise ModelFailed(
-            f"{server}: the endpoint's answer is invalid: {'; '.join(problems)}", server=server
-        ) from error
+        problems = problems_in(error, MOST_PROBLEMS)
+        raise ModelFailed(f"{server}: the endpoint's answer is invalid: {problems}", server=server) from error
     except DataError as error:
         raise ModelFailed(f"{server}: {error}", server=server) from error
     except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -44,7 +44,7 @@ def reading(server: str) -> Iterator[None]:
         raise ModelFailed(f"{server}: the endpoint's answer cannot be read ({problem})", server=server) from error
 
 
-def read_response(answer: JsonObject, *, model: str) -> Response:
+def read_response(answer: Mapping[str, object], *, model: str) -> Response:
     """Validate a response. Complete it first if it lacks fields that are only bookkeeping."""
     if _has_known_usage(answer):
         try:
@@ -54,7 +54,7 @@ def read_response(answer: JsonObject, *, model: str) -> Response:
     return Response.model_validate(standard_response(answer, model=model))
 
 
-def standard_response(answer: JsonObject, *, model: str) -> JsonObject:
+def standard_response(answer: Mapping[str, object], *, model: str) -> JsonObject:
     """Return a response with every required field. Drop optional fields that are invalid.
 
     Raise `DataError` if `output` is not a list, because then there is no answer.
@@ -81,6 +81,11 @@ def standard_response(answer: JsonObject, *, model: str) -> JsonObject:
     return fields
 
 
+def without_reasoning(given: object) -> object:
+    """Return the `input` of a request to `/responses` without its reasoning items. It may also be a text."""
+    return [item for item in given if item.get("type") != "reasoning"] if isinstance(given, list) else given
+
+
 def seconds_of(created: object) -> float:
     """Return the time at which an answer was created, which may be a date as text. Unknown times are now."""
     if isinstance(created, int | float) and not isinstance(created, bool) and 0 < created < 1e12:
@@ -92,14 +97,14 @@ def seconds_of(created: object) -> float:
     return int(time.time())
 
 
-def _has_known_usage(answer: JsonObject) -> bool:
+def _has_known_usage(answer: Mapping[str, object]) -> bool:
     usage = answer.get("usage")
     return usage is None or (
         isinstance(usage, dict) and are_known(usage.get("input_tokens"), usage.get("output_tokens"))
     )
 
 
-def _items(output: list[object]) -> list[JsonObject]:
+def _items(output: list[Item]) -> list[Item]:
     items = [_item(at, item) for at, item in enumerate(output)]
     calls = [item for item in items if item["type"] == "function_call"]
     for call, call_id in zip(calls, unique_ids(call.get("call_id") or call.get("id") for call in calls), strict=True):
@@ -107,11 +112,11 @@ def _items(output: list[object]) -> list[JsonObject]:
     return items
 
 
-def _item(at: int, item: object) -> JsonObject:
+def _item(at: int, item: Item) -> Item:
     if not isinstance(item, dict):
         raise DataError(f"the endpoint returned a response whose output[{at}] is not an object")
     kind = item.get("type") or ("message" if "content" in item else None)
-    fields = {**item, "type": kind}
+    fields: Item = {**item, "type": kind}
     if kind == "message":
         fields |= {"id": _id_of(item, "msg"), "role": item.get("role") or "assistant"}
         fields["content"] = _parts(item.get("content"))
@@ -128,7 +133,7 @@ def _item(at: int, item: object) -> JsonObject:
     return fields
 
 
-def _id_of(item: JsonObject, prefix: str) -> str:
+def _id_of(item: Item, prefix: str) -> str:
     given = item.get("id")
     return given if isinstance(given, str) and given else new_id(prefix)
 
@@ -148,7 +153,7 @@ def _part(part: object) -> object:
     return {**known, "type": "output_text", "text": text, "annotations": kept}
 
 
-def _paragraphs(summary: object) -> list[JsonObject]:
+def _paragraphs(summary: object) -> list[object]:
     given = summary if isinstance(summary, list) else [summary] if isinstance(summary, str) and summary else []
     parts = [{"text": part} if isinstance(part, str) else part for part in given]
     return [

@@ -7,6 +7,7 @@ from typing import Any
 
 from nemo_gym.dialects.calls import GENERATED_TOKENS, sendable_arguments
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.shapes import ToolDefinition
 
 VALUES = frozenset({"const", "default", "enum", "examples"})
 """The keywords of a JSON Schema that hold values of the model's, in which null is a value."""
@@ -26,8 +27,8 @@ def sendable(fields: JsonObject) -> JsonObject:
     return fields
 
 
-def _clean_tool(tool: JsonObject) -> JsonObject:
-    function = tool.get("function")
+def _clean_tool(tool: ToolDefinition) -> ToolDefinition:
+    function: ToolDefinition | None = tool.get("function")
     if not isinstance(function, dict):
         return with_clean_parameters(tool)
     clean = with_clean_parameters(function)
@@ -46,7 +47,7 @@ def _sendable(call: JsonObject) -> JsonObject:
     return {**call, "arguments": sendable_arguments(call["arguments"])}
 
 
-def with_clean_parameters(function: JsonObject) -> JsonObject:
+def with_clean_parameters(function: ToolDefinition) -> ToolDefinition:
     """Return a function whose JSON Schema has no null keywords. Parquet files have them, and endpoints reject them."""
     parameters = function.get("parameters")
     clean = _without_nulls(parameters)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from pydantic_core import to_json
 
 from nemo_gym.dialects.chat import new_id
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.anthropic import AnswerBlock, AnthropicMessage, RedactedThinkingBlock, TextBlock, ThinkingBlock
 from nemo_gym.schemas.base import WireModel
 from nemo_gym.schemas.chat import ChatCompletion, ChatMessage
 from nemo_gym.schemas.responses import Response
+from nemo_gym.schemas.shapes import ChoiceJson
 
 MEDIA_TYPE = "text/event-stream"
 
@@ -31,7 +32,7 @@ def events_of_response(response: Response) -> Iterator[bytes]:
     )
     response = _with_counts(response)
     ended = "response.failed" if response.status == "failed" else "response.completed"
-    events: list[JsonObject] = [
+    events: list[Mapping[str, object]] = [
         {"type": "response.created", "response": begun},
         *(
             {"type": "response.output_item.done", "output_index": index, "item": item}
@@ -75,8 +76,8 @@ def chunks_of_completion(completion: ChatCompletion, *, include_usage: bool = Fa
     # If usage is requested, all chunks except the one with the usage have a null `usage`.
     no_usage = {"usage": None} if include_usage else {}
     for choice in completion.choices:
-        message = {"delta": _delta(choice.message), "logprobs": choice.logprobs, "finish_reason": None}
-        end: JsonObject = {"delta": {}, "logprobs": None, "finish_reason": choice.finish_reason}
+        message: ChoiceJson = {"delta": _delta(choice.message), "logprobs": choice.logprobs, "finish_reason": None}
+        end: ChoiceJson = {"delta": {}, "logprobs": None, "finish_reason": choice.finish_reason}
         for part in (message, end):
             yield _unnamed({**head, "choices": [{"index": choice.index, **part}], **no_usage})
     if include_usage and completion.usage is not None:
@@ -84,7 +85,7 @@ def chunks_of_completion(completion: ChatCompletion, *, include_usage: bool = Fa
     yield b"data: [DONE]\n\n"
 
 
-def _delta(message: ChatMessage) -> JsonObject:
+def _delta(message: ChatMessage) -> Any:
     delta = message.model_dump(exclude={"tool_calls"}, exclude_none=True)
     if message.tool_calls:
         delta["tool_calls"] = [{"index": index, **call.model_dump()} for index, call in enumerate(message.tool_calls)]
@@ -121,7 +122,7 @@ def _start_of_block(block: AnswerBlock) -> AnswerBlock:
     return block.model_copy(update={"input": {}})
 
 
-def _deltas_of_block(block: AnswerBlock) -> list[JsonObject]:
+def _deltas_of_block(block: AnswerBlock) -> list[Mapping[str, object]]:
     match block:
         case TextBlock():
             return [{"type": "text_delta", "text": block.text}]
@@ -133,9 +134,9 @@ def _deltas_of_block(block: AnswerBlock) -> list[JsonObject]:
     return [{"type": "input_json_delta", "partial_json": to_json(block.input).decode()}]
 
 
-def _named(event: JsonObject) -> bytes:
+def _named(event: Mapping[str, Any]) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), to_json(event))
 
 
-def _unnamed(event: JsonObject) -> bytes:
+def _unnamed(event: Mapping[str, object]) -> bytes:
     return b"data: %b\n\n" % to_json(event)

@@ -1,1 +1,1 @@
-"""Evaluation of runs: confidence intervals, comparisons, gates, human labels, and benchmarks from tables."""
+"""Evaluation of runs: confidence intervals, comparisons, gates, and checks of models before a run."""

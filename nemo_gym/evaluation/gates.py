@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Literal, NamedTuple
 
-from nemo_gym.config.suggestions import did_you_mean
-from nemo_gym.config.wording import counted
 from nemo_gym.errors import UsageError
 from nemo_gym.evaluation.comparison import ACCURACY, Comparison, Estimate, Row, metrics_of, row_of
 from nemo_gym.evaluation.differences import Bounds
 from nemo_gym.evaluation.pairing import OVERALL, Pair, Subset
 from nemo_gym.evaluation.scores import REWARD
 from nemo_gym.evaluation.tasks import k_of
+from nemo_gym.text import counted, did_you_mean
 
 ERROR = 0.05
 """The maximum probability that at least one of the decided gates is wrong."""

@@ -12,7 +12,6 @@ import orjson
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_call, failure_of_reply
-from nemo_gym.config.wording import counted
 from nemo_gym.context.rollout_id import rollout_context
 from nemo_gym.errors import ModelFailed, RolloutError, ServerCallError
 from nemo_gym.http.reply import Timeouts
@@ -24,12 +23,14 @@ from nemo_gym.rollouts.usage import PriceFile, Tokens, Usage
 from nemo_gym.schemas.responses import RESPONSES_PATH
 from nemo_gym.schemas.row import Row
 from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS
+from nemo_gym.text import counted
 
 ANSWER_TOKENS = 1024
 """The maximum number of output tokens of a check, enough for a model that reasons before it answers."""
 CALLS_TOOLS = "calls tools"
+OPTIONS_OF_VLLM = "vLLM needs --enable-auto-tool-choice and --tool-call-parser."
 NUMBER = 7
-TOOL: JsonObject = {
+TOOL: Mapping[str, object] = {
     "type": "function",
     "name": "report_number",
     "description": "Report a number.",
@@ -81,15 +82,28 @@ class Forecast(NamedTuple):
 
 
 async def check_models(
-    client: ServerClient, models: Iterable[str], *, calls_tools: bool, wants_tokens: bool, timeout_s: float
+    client: ServerClient,
+    models: Iterable[str],
+    *,
+    calls_tools: bool,
+    wants_tokens: bool,
+    timeout_s: float,
+    tool_choice: object = None,
 ) -> list[Finding]:
-    """Check that each model server answers. Also check tool calls and token ids if the run needs them."""
-    found = [_check_model(client, each, calls_tools, wants_tokens, timeout_s) for each in models]
+    """Check that each model server answers. Also check tool calls and token ids if the run needs them.
+
+    `tool_choice` is the one of the run's tasks. If it names a tool, the check's tool is named instead.
+    """
+    tools: JsonObject = {"tools": [TOOL]}
+    if tool_choice is not None:
+        named = {"type": "function", "name": TOOL["name"]}
+        tools["tool_choice"] = tool_choice if isinstance(tool_choice, str) else named
+    found = [_check_model(client, each, tools if calls_tools else None, wants_tokens, timeout_s) for each in models]
     return [finding for findings in await asyncio.gather(*found) for finding in findings]
 
 
 async def _check_model(
-    client: ServerClient, model: str, calls_tools: bool, wants_tokens: bool, timeout_s: float
+    client: ServerClient, model: str, tools: JsonObject | None, wants_tokens: bool, timeout_s: float
 ) -> list[Finding]:
     began_at = time.monotonic()
     try:
@@ -100,19 +114,19 @@ async def _check_model(
     found = [Finding(model, "answers", True, f"in {time.monotonic() - began_at:.1f} s, {named}")]
     if wants_tokens:
         found.append(_finding_of_tokens(model, answer))
-    if calls_tools:
-        asked = {"input": _user(f"Call the tool report_number with the number {NUMBER}."), "tools": [TOOL]}
+    if tools is not None:
+        asked = {"input": _user(f"Call the tool report_number with the number {NUMBER}."), **tools}
         try:
             found.append(_finding_of_call(model, await _ask(client, model, asked, timeout_s)))
         except RolloutError as error:
-            found.append(Finding(model, CALLS_TOOLS, False, str(error)))
+            found.append(Finding(model, CALLS_TOOLS, False, f"{error} {OPTIONS_OF_VLLM}"))
     return found
 
 
 def _finding_of_call(model: str, answer: JsonObject) -> Finding:
     calls = [item for item in answer["output"] if item.get("type") == "function_call"]
     if not calls:
-        advice = "Does the endpoint parse tool calls? vLLM needs --enable-auto-tool-choice and --tool-call-parser."
+        advice = f"Does the endpoint parse tool calls? {OPTIONS_OF_VLLM}"
         return Finding(model, CALLS_TOOLS, False, f"answered in words instead of calling the tool. {advice}")
     try:
         given = orjson.loads(calls[0]["arguments"])
@@ -159,7 +173,7 @@ def _finding_of_tokens(model: str, answer: JsonObject) -> Finding:
     return Finding(model, "returns token ids", True, f"{prompt} of the prompt, {sampled} sampled")
 
 
-def _user(text: str) -> list[JsonObject]:
+def _user(text: str) -> list[Mapping[str, object]]:
     return [{"role": "user", "content": text}]
 
 
@@ -232,7 +246,7 @@ def finding_of_prices(tried: Sequence[Tried], prices: PriceFile) -> Finding:
 def _usage_of(tried: Sequence[Tried]) -> Usage:
     usage = Usage()
     for each in tried:
-        usage.add(each.record.row)
+        usage.add(each.record.tokens, is_scored=each.record.outcome is Outcome.SCORED)
     return usage
 
 

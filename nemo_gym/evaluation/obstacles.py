@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nemo_gym.config.wording import counted
 from nemo_gym.evaluation.comparison import Comparison
-from nemo_gym.evaluation.scores import RunScores
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.run_record import read_record
+from nemo_gym.text import counted
 
 
 def obstacles(comparison: Comparison, *, is_paired_by_key: bool, min_coverage: float) -> list[str]:
@@ -51,17 +50,10 @@ def _missing_tasks(comparison: Comparison, min_coverage: float) -> Iterator[str]
 
 def _no_answers(comparison: Comparison) -> Iterator[str]:
     for run in (comparison.a, comparison.b):
-        scored, unanswered = _answers_of(run)
+        scored = sum(each.rollouts for each in run.agents.values())
+        unanswered = sum(each.unanswered for each in run.agents.values())
         if scored and scored == unanswered:
             yield (
                 f"{run.path}: no answer was recognised in {unanswered:,} of {counted(scored, 'rollout')}, so its "
                 "rewards measure nothing. Read some rollouts: ng eval show"
             )
-
-
-def _answers_of(run: RunScores) -> tuple[int, int]:
-    """Return the numbers of scored rollouts, and of those whose verifier looked for an answer and found none."""
-    return (
-        sum(each.rollouts for each in run.agents.values()),
-        sum(each.unanswered for each in run.agents.values()),
-    )

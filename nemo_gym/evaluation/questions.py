@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Required, TypedDict
 
-from nemo_gym.config.wording import counted
 from nemo_gym.data.made import record_inputs
 from nemo_gym.data.media import IS_URL
 from nemo_gym.errors import DataError
 from nemo_gym.evaluation.sheets import LIST_SEPARATOR, Sheet, SheetRow, read_sheet
 from nemo_gym.grading import normalised, number_in, unwrapped
-from nemo_gym.jsonl import JsonObject, write_rows
+from nemo_gym.jsonl import write_rows
+from nemo_gym.text import counted
 
 Grader = Literal["exact", "number", "choice", "regex", "contains", "judge", "rubric"]
 
@@ -59,10 +59,25 @@ class Columns:
         return {part: name for part, name in vars(self).items() if name and part != "answer_is"}
 
 
+class Question(TypedDict, total=False):
+    """A row of a benchmark of questions."""
+
+    question: Required[str]
+    expected_answer: str
+    grader: str
+    options: list[str]
+    choices: str
+    subset: str
+    system: str
+    image: str
+    metadata: dict[str, object]
+    """The number of the table's row, and its other cells."""
+
+
 class Questions(NamedTuple):
     """The rows of a benchmark, and notes for the user, for example about repeated questions."""
 
-    rows: list[JsonObject]
+    rows: list[Question]
     notes: list[str]
 
 
@@ -100,13 +115,18 @@ def write_questions(
     return output
 
 
-def divided(source: Path, rows: list[JsonObject], train_share: float) -> tuple[list[JsonObject], list[JsonObject]]:
-    """Return the rows for training, and those of the benchmark. Equal questions are on the same side.
+class Divided(NamedTuple):
+    train: list[Question]
+    benchmark: list[Question]
+
+
+def divided(source: Path, rows: list[Question], train_share: float) -> Divided:
+    """Divide rows between training and the benchmark. Equal questions are on the same side.
 
     Raise `DataError` if a side has no rows.
     """
-    train: list[JsonObject] = []
-    rest: list[JsonObject] = []
+    train: list[Question] = []
+    rest: list[Question] = []
     for row in rows:
         is_for_training = zlib.crc32(row["question"].encode()) < train_share * 2**32
         (train if is_for_training else rest).append(row)
@@ -116,7 +136,7 @@ def divided(source: Path, rows: list[JsonObject], train_share: float) -> tuple[l
             f"{source}: of {counted(len(rows), 'question')}, a train share of {train_share:g} leaves none for {side}. "
             "Choose another share."
         )
-    return train, rest
+    return Divided(train, rest)
 
 
 def copy_images(source: Path, columns: Columns, kept: Path) -> None:
@@ -147,7 +167,7 @@ def questions_of(source: Path, columns: Columns, grader: Grader, kept: Path | No
     if "answer" not in named and grader != "rubric":
         raise DataError(f"{source}: grader '{grader}' needs a column with the answers. Name it with --answer.")
     shared = _all_answers(sheet, named) if grader == "choice" and "options" not in named else []
-    rows: list[JsonObject] = []
+    rows: list[Question] = []
     problems: list[str] = []
     for row in sheet.rows:
         found = list(_problems(row, named, grader, shared))
@@ -179,8 +199,8 @@ def _with_text(sheet: Sheet, row: SheetRow, named: dict[str, str], form: AnswerF
     return row if text is None else SheetRow(row.number, {**row.cells, named["answer"]: text})
 
 
-def _task(row: SheetRow, named: dict[str, str], grader: Grader, shared: list[str]) -> JsonObject:
-    task: JsonObject = {"question": row.cells[named["question"]]}
+def _task(row: SheetRow, named: dict[str, str], grader: Grader, shared: list[str]) -> Question:
+    task = Question(question=row.cells[named["question"]])
     if answer := row.cells[named["answer"]] if "answer" in named else "":
         task["expected_answer"] = answer
     if grader in COMPARED:
@@ -188,13 +208,17 @@ def _task(row: SheetRow, named: dict[str, str], grader: Grader, shared: list[str
     if grader == "choice":
         task["options"] = _options(row, named, shared)
         task["choices"] = "\n".join(f"- {option}" for option in task["options"])
-    task |= {part: row.cells[named[part]] for part in ("subset", "system") if part in named}
+    part: Literal["subset", "system"]
+    for part in ("subset", "system"):
+        if part in named:
+            task[part] = row.cells[named[part]]
     if "image" in named:
         place = row.cells[named["image"]]
         task["image"] = place if IS_URL.match(place) else f"{IMAGES}/{place}"
     used = set(named.values())
     others = {name: cell for name, cell in row.cells.items() if name not in used and cell}
-    return {**task, "metadata": {"row": row.number, **others}}
+    task["metadata"] = {"row": row.number, **others}
+    return task
 
 
 def _options(row: SheetRow, named: dict[str, str], shared: list[str]) -> list[str]:
@@ -266,7 +290,7 @@ def _problem_of_image(cell: str, folder: Path, kept: Path | None) -> str | None:
     return None
 
 
-def _repeated(source: Path, rows: list[JsonObject]) -> list[str]:
+def _repeated(source: Path, rows: list[Question]) -> list[str]:
     times = Counter(row["question"] for row in rows)
     repeated = [question for question, count in times.items() if count > 1]
     if not repeated:

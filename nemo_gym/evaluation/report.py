@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from math import isfinite
 from typing import NamedTuple
 
-from nemo_gym.config.wording import counted, decimal
 from nemo_gym.evaluation.comparison import Comparison, Estimate, Row
 from nemo_gym.evaluation.differences import POWER, Bounds
 from nemo_gym.evaluation.gates import ERROR, Decision
@@ -16,7 +15,7 @@ from nemo_gym.evaluation.pairing import OVERALL, Pair
 from nemo_gym.evaluation.scores import REWARD, AgentScores
 from nemo_gym.evaluation.setups import SetupDifference
 from nemo_gym.evaluation.waivers import Waiver, waiver_of
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.text import counted, decimal
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 MANY_DIGITS_FROM = 10.0
@@ -58,7 +57,7 @@ class Report:
         """Return the gate's first waiver that has not expired, or None."""
         return waiver_of(decision.gate, self.waivers, self.today)
 
-    def as_dict(self) -> JsonObject:
+    def as_dict(self) -> Mapping[str, object]:
         """Return the report as JSON, in the format that `--json` writes."""
         return {
             "comparisons": [
@@ -77,7 +76,7 @@ class Report:
             "expired_waivers": [waiver.name for waiver in self.expired],
         }
 
-    def _decision_as_dict(self, decision: Decision) -> JsonObject:
+    def _decision_as_dict(self, decision: Decision) -> Mapping[str, object]:
         waiver = self.waiver_of(decision) if decision.verdict != "holds" else None
         return {
             "gate": decision.gate.text,
@@ -240,7 +239,7 @@ def _interval(bounds: Bounds) -> str:
     return f"{_signed(bounds.low)} … {_signed(bounds.high)}" if isfinite(bounds.high - bounds.low) else "unknown"
 
 
-def _pair_as_dict(pair: Pair) -> JsonObject:
+def _pair_as_dict(pair: Pair) -> Mapping[str, object]:
     return {
         "agent": pair.name,
         "tasks": len(pair.shared.tasks),
@@ -253,7 +252,7 @@ def _pair_as_dict(pair: Pair) -> JsonObject:
     }
 
 
-def _row_as_dict(row: Row) -> JsonObject:
+def _row_as_dict(row: Row) -> Mapping[str, object]:
     return {
         "agent": row.agent,
         "subset": row.subset,
@@ -267,7 +266,7 @@ def _row_as_dict(row: Row) -> JsonObject:
     }
 
 
-def _estimate_as_dict(estimate: Estimate) -> JsonObject:
+def _estimate_as_dict(estimate: Estimate) -> Mapping[str, object]:
     detectable = estimate.difference.detectable()
     return {
         "tasks": estimate.tasks,
@@ -286,7 +285,7 @@ def _estimate_as_dict(estimate: Estimate) -> JsonObject:
     }
 
 
-def _bounds_as_dict(bounds: Bounds) -> JsonObject:
+def _bounds_as_dict(bounds: Bounds) -> Mapping[str, object]:
     return {
         "low": bounds.low if isfinite(bounds.low) else None,
         "high": bounds.high if isfinite(bounds.high) else None,

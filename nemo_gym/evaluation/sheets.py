@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.data.tables import long_csv_values
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_lines
+from nemo_gym.text import did_you_mean_or_all
 
 _MARKED_HEADER = re.compile(r"#\w+[,;\t]")
 DELIMITERS = (",", ";", "\t")

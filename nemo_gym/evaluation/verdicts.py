@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from nemo_gym.jsonl import JsonObject
-
 WHOLE = "label"
 """The name of the verdict on a whole answer."""
 YES, NO, PARTLY = "yes", "no", "partly"
@@ -20,7 +18,7 @@ SPELLINGS: Mapping[str, Sequence[str]] = {
 """Other accepted spellings of each label."""
 
 
-def verdicts_of(rollout: JsonObject) -> dict[str, str]:
+def verdicts_of(rollout: Mapping[str, object]) -> dict[str, str]:
     """Return the verdicts, keyed by criterion. Without criteria, the only key is `label`, for the whole answer."""
     criteria = rollout.get("criteria")
     if (
@@ -33,7 +31,7 @@ def verdicts_of(rollout: JsonObject) -> dict[str, str]:
     return {WHOLE: verdict if isinstance(verdict, str) else _of_reward(rollout)}
 
 
-def stratum_of(rollout: JsonObject) -> str:
+def stratum_of(rollout: Mapping[str, object]) -> str:
     """Return the group to which a rollout belongs when a sample is drawn: the verdict on the whole answer.
 
     If the rollout has only verdicts on criteria, the group depends on the reward: `yes`, `no` or `partly`.
@@ -57,7 +55,7 @@ def label_in(cell: str, choices: Sequence[str]) -> str | None:
     return None
 
 
-def _of_reward(rollout: JsonObject) -> str:
+def _of_reward(rollout: Mapping[str, object]) -> str:
     reward = rollout.get("reward")
     value = float(reward) if isinstance(reward, (int, float)) else 0.0
     return YES if value >= 1 else NO if value <= 0 else PARTLY

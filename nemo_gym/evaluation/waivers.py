@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nemo_gym.config.explain import problems_by_key
+from nemo_gym.config.explain import explained_in_a_line
 from nemo_gym.errors import DataError, UsageError
 from nemo_gym.evaluation.gates import Gate, parse_gate
 
@@ -62,10 +62,7 @@ def _waiver(entry: object, place: str) -> Waiver:
         waiver = Waiver.model_validate(entry)
         parse_gate(waiver.gate)
     except ValidationError as error:
-        problems = "; ".join(
-            f"{key}: {problem}" if key else problem for key, problem in problems_by_key(error).items()
-        )
-        raise DataError(f"{place}: {problems}. {EXAMPLE}") from error
+        raise DataError(f"{place}: {explained_in_a_line(error)}. {EXAMPLE}") from error
     except UsageError as error:
         raise DataError(f"{place}: {error}") from error
     return waiver

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from nemo_gym.grading.text import INVISIBLE, normalised, strip_reasoning, unwrapped
-from nemo_gym.schemas.items import CLAIMED_KEY
 
 _ANSWER_LINE = re.compile(rf"[\s{INVISIBLE}>*_`#-]{{0,20}}(?:final\s)?answer[*_`]{{0,4}}\s?[:：](.*)", re.IGNORECASE)
 _RULE = re.compile(r"[-*_=]{3,}")
@@ -14,8 +13,11 @@ _QUOTES = "\"'“”‘’«»()[]<>"
 
 
 def is_claimed(item: object) -> bool:
-    """Return whether a program added an item to its history, so that it is not a part of the record."""
-    return getattr(item, CLAIMED_KEY, None) is not None
+    """Return whether a program added an item to its history, so that it is not a part of the record.
+
+    Such an item names the role or type that the program gave it.
+    """
+    return getattr(item, "claimed_by_program", None) is not None
 
 
 def final_answer(text: str) -> str | None:

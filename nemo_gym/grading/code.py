@@ -131,6 +131,12 @@ def _allowed_bytes(expected: str) -> int:
     return (2 * len(expected.encode(errors="replace")) // SPARE_OUTPUT_BYTES + 2) * SPARE_OUTPUT_BYTES
 
 
+class _Verdict(NamedTuple):
+    result: bool | int
+    """True, or the number of a `TestResult`."""
+    why: str = ""
+
+
 def _graded(ended: list[Trial], tests: CodeTests) -> CodeGrade:
     results: list[bool | int] = []
     first: FirstFailure | None = None
@@ -148,15 +154,15 @@ def _graded(ended: list[Trial], tests: CodeTests) -> CodeGrade:
     return CodeGrade(results, sum(trial.seconds for trial in ended), first)
 
 
-def _compared(output: str, expected: str, function: str | None) -> tuple[bool | int, str]:
+def _compared(output: str, expected: str, function: str | None) -> _Verdict:
     is_same = same_values(output, expected) if function else same_output(output, expected)
-    return (True, "") if is_same else (int(TestResult.WRONG), "wrong answer")
+    return _Verdict(True) if is_same else _Verdict(int(TestResult.WRONG), "wrong answer")
 
 
-def _checked(trial: Trial) -> tuple[bool | int, str]:
+def _checked(trial: Trial) -> _Verdict:
     found = json.loads(trial.output)
     if found["verdict"] == "passed":
-        return True, ""
+        return _Verdict(True)
     if found["verdict"] == "exited":
         # The program cannot cause this: its own `SystemExit` arrives in the check as a `RuntimeError`.
         raise InvalidTask(
@@ -166,16 +172,16 @@ def _checked(trial: Trial) -> tuple[bool | int, str]:
     is_wrong, why = found["verdict"] == "wrong", found["why"]
     if trial.error and not is_wrong:
         why += f"; stderr: {trial.error[-SHOWN_CHARACTERS:]}"
-    return int(TestResult.WRONG if is_wrong else TestResult.ERROR), why
+    return _Verdict(int(TestResult.WRONG if is_wrong else TestResult.ERROR), why)
 
 
-def _not_finished(trial: Trial) -> tuple[bool | int, str]:
+def _not_finished(trial: Trial) -> _Verdict:
     result = {
         "out of time": TestResult.OUT_OF_TIME,
         "not run": TestResult.NOT_RUN,
         "too much output": TestResult.WRONG,
     }.get(trial.how, TestResult.ERROR)
-    return int(result), f"{trial.how}: {trial.error[-SHOWN_CHARACTERS:]}" if trial.error else trial.how
+    return _Verdict(int(result), f"{trial.how}: {trial.error[-SHOWN_CHARACTERS:]}" if trial.error else trial.how)
 
 
 def same_output(printed: str, expected: str) -> bool:

@@ -233,8 +233,12 @@ def _are_close(one: Any, other: Any) -> bool:
 
     math-verify rounds to six decimal places, so it takes all tiny values for zero. Rational numbers must be equal.
     """
-    ours, theirs = (sorted(_numbers_of(value), key=_order) for value in (one, other))
+    ours, theirs = (sorted(_numbers_of(value), key=_real_and_imaginary) for value in (one, other))
     return len(ours) != len(theirs) or all(map(_is_close, ours, theirs))
+
+
+def _real_and_imaginary(number: Any) -> list[float]:
+    return [float(part) for part in number.evalf(30).as_real_imag()]
 
 
 def _numbers_of(value: Any) -> list[Any]:
@@ -247,11 +251,6 @@ def _numbers_of(value: Any) -> list[Any]:
     if isinstance(value, (sympy.Set, sympy.Tuple, sympy.core.relational.Relational)):
         return [number for part in value.args for number in _numbers_of(part)]
     return []
-
-
-def _order(number: Any) -> tuple[float, float]:
-    parts = number.evalf(30).as_real_imag()
-    return float(parts[0]), float(parts[1])
 
 
 def _is_close(one: Any, other: Any) -> bool:

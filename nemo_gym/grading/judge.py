@@ -16,14 +16,13 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, model_val
 from nemo_gym import paths
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.settings import ModelServerRef
-from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.errors import ConfigError, JudgeFailed
 from nemo_gym.grading.judge_calls import call_judge
 from nemo_gym.grading.judge_labels import LabelReader
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import EasyInputMessage
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, ResponseCreateParams
-from nemo_gym.text import fields_of_template
+from nemo_gym.text import did_you_mean_or_all, fields_of_template
 
 NONCE = "nonce"
 NONCE_DIGITS = 16

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -10,13 +9,12 @@ from pydantic import BaseModel, ValidationError
 from nemo_gym.calls.client import ServerClient, get_response_json
 from nemo_gym.calls.hooks import hooks
 from nemo_gym.calls.problems import problem_of_body
-from nemo_gym.config.wording import with_article
 from nemo_gym.context.deadline import deadline_in, time_left_for_callee, time_left_s
 from nemo_gym.errors import JudgeFailed, RolloutTimedOut, ServerCallError
 from nemo_gym.http.reply import readable
+from nemo_gym.text import with_article
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-ResultT = TypeVar("ResultT")
 
 
 async def call_judge(
@@ -45,18 +43,6 @@ async def call_judge(
         ) from error
     except Exception as error:
         # Any failure of the judge fails the rollout: an answer that was not graded must not get a reward.
-        raise JudgeFailed(f"the judge '{server_name}' failed: {_named(error)}", server=server_name) from error
-
-
-async def reraise_judge_errors(awaitable: Awaitable[ResultT]) -> ResultT:
-    """Await a call to a judge and convert any exception to `JudgeFailed`."""
-    try:
-        return await awaitable
-    except JudgeFailed:
-        raise
-    except Exception as error:
-        raise JudgeFailed(f"the judge failed: {_named(error)}") from error
-
-
-def _named(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+        raise JudgeFailed(
+            f"the judge '{server_name}' failed: {type(error).__name__}: {error}", server=server_name
+        ) from error

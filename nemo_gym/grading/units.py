@@ -89,7 +89,7 @@ def read_unit(text: str) -> Unit | None:
     size, sign, power = Fraction(1), 1, 1
     last: tuple[str, Fraction, int] | None = None
     for word, digit in _words(text):
-        known = _size_of(word)
+        known = _SIZES.get(word) or _SIZES.get(_singular(word))
         if known and (last is None or sign < 0 or power != 1):
             last = (*known, sign * power)
             sign, power = 1, 1
@@ -165,10 +165,6 @@ def _words(text: str) -> list[tuple[str, str | None]]:
 
 def _temperature(match: re.Match[str]) -> str:
     return {"c": "celsius", "f": "fahrenheit", None: ""}[match[1]]
-
-
-def _size_of(word: str) -> tuple[str, Fraction] | None:
-    return _SIZES.get(word) or _SIZES.get(_singular(word))
 
 
 def _singular(word: str) -> str:

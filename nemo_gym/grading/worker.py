@@ -1,7 +1,7 @@
 """The script that a worker process of `WorkerPool` runs: it calls one function after another.
 
-It imports only the standard library, so it starts in about 20 ms. The modules of a function are imported when it is
-called for the first time.
+It imports only the standard library and the lazy root of this package, so it starts fast. The modules of a function
+are imported when it is called for the first time.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import importlib
 import os
 import pickle
 import pkgutil
@@ -31,6 +32,9 @@ def work(connection: Connection) -> None:
     _die_with(settings["parent"])
     if (limit_bytes := settings["memory_limit_bytes"]) is not None:
         resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
+    # Import the parent's package, because a search root may contain another one of the same name.
+    sys.path[:] = [settings["package"], *sys.path]
+    importlib.import_module("nemo_gym")
     sys.path[:] = settings["path"]
     if settings["prepare"]:
         pkgutil.resolve_name(settings["prepare"])()

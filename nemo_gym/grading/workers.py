@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeVar, TypeVarTuple
 
 from nemo_gym.grading import worker
+from nemo_gym.paths import INSTALL_ROOT
 
 START_LIMIT_S = 60.0
 """Timeout in seconds for starting a worker and importing a job's modules. It is long enough for a busy machine."""
@@ -129,7 +130,8 @@ class _Worker:
         self._connection = Connection(ours.detach())
         self._is_ready = False
         self._ending = threading.Lock()
-        self._send(pickle.dumps({**settings, "path": sys.path, "parent": os.getpid()}))
+        start = {"package": str(INSTALL_ROOT), "path": sys.path, "parent": os.getpid()}
+        self._send(pickle.dumps({**settings, **start}))
 
     @property
     def pid(self) -> int:

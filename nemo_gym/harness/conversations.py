@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 from nemo_gym.errors import DataError
 from nemo_gym.harness.exchange import Exchange, items_of
 from nemo_gym.harness.keys import REASONING, TOO_DEEP, Key, key_of, quotes, spaced_once, text_of, written
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.records.conversation import is_of_model
+from nemo_gym.schemas.shapes import Item
 
 Graded = Literal["first", "last"]
 
@@ -29,11 +29,11 @@ class ModelCall:
     exchange: Exchange
     answered: int
     """The number of the model's answers that the program had received when it made this call."""
-    said: list[JsonObject] = field(default_factory=list)
+    said: list[Item] = field(default_factory=list)
     """The items of the answer."""
-    prompt: list[JsonObject] = field(default_factory=list)
+    prompt: list[Item] = field(default_factory=list)
     """The items before the first one of an assistant, in the first call of a conversation."""
-    added: list[JsonObject] = field(default_factory=list)
+    added: list[Item] = field(default_factory=list)
     """The items of the history that neither an answer of the model nor an earlier call contained."""
     parent: int | None = None
     """The call that this one continues."""
@@ -67,7 +67,7 @@ class ModelCall:
 class _Request(NamedTuple):
     """A call's history as keys. `hashes[n]` identifies the system prompt and the first `n` keys."""
 
-    items: list[JsonObject]
+    items: list[Item]
     keys: list[Key | None]
     hashes: list[int]
 
@@ -84,7 +84,7 @@ class _Begun(NamedTuple):
     number: int | None
     length: int
     """The number of items of the earlier request, without a last message that has grown."""
-    rest: JsonObject | None = None
+    rest: Item | None = None
     """The last message without the text that the earlier one had."""
 
 
@@ -109,7 +109,7 @@ class Conversations:
         self._by_said: defaultdict[Key, list[int]] = defaultdict(list)
         self._said_after: dict[tuple[int | None, Key], int] = {}
         self._by_id: dict[object, int] = {}
-        self._items: dict[str, list[tuple[JsonObject, Key | None]]] = {}
+        self._items: dict[str, list[tuple[Item, Key | None]]] = {}
         """The items of each message that the program has sent."""
         self._known: defaultdict[int, set[Key | None]] = defaultdict(set)
         """The keys of the items in each conversation."""
@@ -148,7 +148,7 @@ class Conversations:
 
     def _read(self, exchange: Exchange) -> _Request:
         """Return the history of a call. Read only its new messages, because a program sends the others again."""
-        read: list[tuple[JsonObject, Key | None]] = []
+        read: list[tuple[Item, Key | None]] = []
         for message in exchange.messages:
             text = written([exchange.dialect, message])
             if text not in self._items or text == TOO_DEEP:

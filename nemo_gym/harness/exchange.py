@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -14,12 +14,12 @@ from nemo_gym.dialects import anthropic, anthropic_answers, chat_answers, chat_h
 from nemo_gym.dialects.chat import new_id
 from nemo_gym.dialects.chat_parts import assistant_text
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.records.conversation import is_of_model, texts_of
 from nemo_gym.records.usage import response_usage
 from nemo_gym.schemas.anthropic import MessageParam
 from nemo_gym.schemas.items import EasyInputMessage, InputItem, OutputMessage, OutputText
 from nemo_gym.schemas.responses import Response
+from nemo_gym.schemas.shapes import AnswerJson, Item, RequestJson, ToolDefinition
 
 CANNOT_BE_READ = "the program's last model call cannot be read"
 UNREADABLE = (ValidationError, LookupError, TypeError, AttributeError)
@@ -31,15 +31,16 @@ class Exchange(NamedTuple):
     """The request and the response of a model call, in the format of their API (`dialect`)."""
 
     dialect: Dialect
-    request: JsonObject
-    answer: JsonObject
+    request: RequestJson
+    answer: AnswerJson
 
     @classmethod
     def of(cls, path: str, request: bytes, answer: bytes, content_type: str) -> Exchange | None:
         """Parse a call. Return None if its request or answer is not a JSON object, or if a stream is incomplete."""
         dialect = DIALECTS[path]
         try:
-            asked = orjson.loads(request)
+            asked: RequestJson = orjson.loads(request)
+            answered: AnswerJson | None
             if content_type.startswith("text/event-stream"):
                 stream = assembled(dialect, answer)
                 answered = None if stream.error_category else stream.response
@@ -50,7 +51,7 @@ class Exchange(NamedTuple):
         return cls(dialect, asked, answered) if isinstance(asked, dict) and isinstance(answered, dict) else None
 
     @property
-    def usage(self) -> JsonObject | None:
+    def usage(self) -> Mapping[str, object] | None:
         """The token counts of the call, under the field names of the Responses API."""
         given = self.answer.get("usage")
         if self.dialect == "responses":
@@ -59,11 +60,11 @@ class Exchange(NamedTuple):
         return usage.model_dump(mode="json") if usage else None
 
     @property
-    def incomplete_details(self) -> JsonObject | None:
+    def incomplete_details(self) -> Mapping[str, object] | None:
         """The reason why the model's answer is incomplete, as in the Responses API; None if it is complete."""
         match self.dialect:
             case "responses":
-                details: JsonObject | None = self.answer.get("incomplete_details")
+                details: Mapping[str, object] | None = self.answer.get("incomplete_details")
                 return details
             case "chat":
                 reasons, reason = chat_answers.INCOMPLETE_REASONS, self.answer["choices"][0].get("finish_reason")
@@ -71,7 +72,7 @@ class Exchange(NamedTuple):
                 reasons, reason = anthropic_answers.INCOMPLETE_REASONS, self.answer.get("stop_reason")
         return {"reason": reasons[reason]} if reason in reasons else None
 
-    def response(self, usage: object, output: Sequence[JsonObject] | None = None) -> Response:
+    def response(self, usage: object, output: Sequence[Item] | None = None) -> Response:
         """Return this answer as a response with this `usage` and `output`.
 
         The default output is the conversation as the program sent it, without its prompt, and this answer. Raise
@@ -94,7 +95,7 @@ class Exchange(NamedTuple):
         except UNREADABLE as error:
             raise DataError(f"{CANNOT_BE_READ}: {error}") from error
 
-    def said(self) -> list[JsonObject]:
+    def said(self) -> list[Item]:
         """Return the items of the answer. Raise `DataError` if the Responses API cannot express them."""
         match self.dialect:
             case "responses":
@@ -108,10 +109,10 @@ class Exchange(NamedTuple):
     @property
     def messages(self) -> list[object]:
         """The messages of the request, in the format of the API."""
-        given = self.request.get("input" if self.dialect == "responses" else "messages") or []
+        given = (self.request.get("input") if self.dialect == "responses" else self.request.get("messages")) or []
         return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
 
-    def _as_sent(self) -> list[JsonObject]:
+    def _as_sent(self) -> list[Item]:
         asked = [item for message in self.messages for item in items_of(self.dialect, message)]
         prompt = next((at for at, item in enumerate(asked) if is_of_model(item)), len(asked))
         return [*asked[prompt:], *self.said()]
@@ -123,20 +124,20 @@ class Exchange(NamedTuple):
         return given if isinstance(given, str) else orjson.dumps(given).decode()
 
     @property
-    def tools(self) -> list[JsonObject]:
+    def tools(self) -> list[ToolDefinition]:
         """The function tools that the program offered, in the format of the Responses API."""
-        tools = []
+        tools: list[ToolDefinition] = []
         given = self.request.get("tools")
         for tool in given if isinstance(given, list) else ():
             about = tool.get("function", tool)
             if isinstance(about.get("name"), str):
                 parameters = about.get("parameters") or about.get("input_schema")
-                described = {"name": about["name"], "description": about.get("description"), "parameters": parameters}
-                tools.append({"type": "function", **described, "strict": about.get("strict")})
+                described: ToolDefinition = {"description": about.get("description"), "parameters": parameters}
+                tools.append({"type": "function", "name": about["name"], **described, "strict": about.get("strict")})
         return tools
 
 
-def items_of(dialect: Dialect, message: object) -> list[JsonObject]:
+def items_of(dialect: Dialect, message: object) -> list[Item]:
     """Return the items of a message of a request or an answer. Raise `DataError` if they cannot be expressed."""
     given: Any = [message]
     try:
@@ -154,7 +155,7 @@ def items_of(dialect: Dialect, message: object) -> list[JsonObject]:
         raise DataError(f"{CANNOT_BE_READ}: {error}") from error
 
 
-def _as_output(item: InputItem) -> JsonObject:
+def _as_output(item: InputItem) -> Any:
     """Return an item of a request as one of a response.
 
     Convert an assistant's input message to an output message, because verifiers look for output messages.
@@ -170,23 +171,23 @@ def _plain(item: Any) -> Any:
     return item.model_dump(mode="json", exclude_unset=True) if isinstance(item, BaseModel) else item
 
 
-def task_text(params: JsonObject) -> str:
+def task_text(params: RequestJson) -> str:
     """Return a task as text for a program: the instructions and every message, separated by blank lines."""
     texts = [params.get("instructions"), *("\n".join(texts_of(content)) for content in _contents(params))]
     return "\n\n".join(text for text in texts if text)
 
 
-def types_without_text(params: JsonObject) -> list[str]:
+def types_without_text(params: RequestJson) -> list[str]:
     """Return the types of the message parts that `task_text` leaves out, such as `input_image`."""
     parts = (part for content in _contents(params) if isinstance(content, list) for part in content)
     found = {str(part.get("type")) for part in parts if isinstance(part, dict) and not _has_text(part)}
     return sorted(found - {"refusal"})
 
 
-def _contents(params: JsonObject) -> list[object]:
+def _contents(params: RequestJson) -> list[object]:
     given = params.get("input") or []
     return [given] if isinstance(given, str) else [_plain(item).get("content") for item in given]
 
 
-def _has_text(part: JsonObject) -> bool:
+def _has_text(part: Mapping[str, object]) -> bool:
     return isinstance(part.get("text"), str)

@@ -25,6 +25,7 @@ from starlette.types import Receive, Scope, Send
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_call, failure_of_reply, problem_of_body
 from nemo_gym.capture.exchange import DIALECTS
+from nemo_gym.context.current import current_work
 from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFailed, RolloutError, ServerCallError
 from nemo_gym.harness.conversations import Conversations, Graded
 from nemo_gym.harness.exchange import Exchange
@@ -33,6 +34,7 @@ from nemo_gym.harness.tool_results import ToolResult, results_of
 from nemo_gym.http.reply import Reply, too_large
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import sum_of_counts
+from nemo_gym.schemas.shapes import Item
 from nemo_gym.web.shutdown import answering
 
 LARGEST_REQUEST_BYTES = 64 * 2**20
@@ -64,7 +66,7 @@ class Recorded(NamedTuple):
     """The number of model calls outside of this conversation."""
 
     @property
-    def claims(self) -> JsonObject:
+    def claims(self) -> Mapping[str, int]:
         """The counts of claims and of side calls, for the result."""
         return {
             "side_calls": self.side_calls,
@@ -134,10 +136,10 @@ class Gateway:
             raise AgentFailed(str(error)) from error
         return Recorded(response, record, len(self.exchanges) - len(calls))
 
-    def items(self) -> list[JsonObject]:
+    def items(self) -> list[Item]:
         """Return the items of the conversation so far, for the record of a failure."""
         try:
-            items: list[JsonObject] = self.recorded().response["output"]
+            items: list[Item] = self.recorded().response["output"]
             return items
         except AgentFailed:
             return []
@@ -230,7 +232,11 @@ class Gateway:
             self.tool_failure = self.tool_failure or failure_of_reply(
                 reply.status, reply.body, server=tools.server, during=tools.path, otherwise=EnvironmentFailed
             )
-        self._results += results_of(body, reply.body, answered)
+        results = results_of(body, reply.body, answered)
+        self._results += results
+        if (spent := current_work().spent) is not None:
+            for result in results:
+                spent.add_tool(result.name, 1, result.is_error)
         return _passed(reply)
 
 

@@ -8,7 +8,8 @@ from contextlib import suppress
 
 import orjson
 
-from nemo_gym.jsonl import JsonObject, loads_exact
+from nemo_gym.jsonl import loads_exact
+from nemo_gym.schemas.shapes import Item
 
 Key = tuple[str, ...]
 
@@ -18,7 +19,7 @@ SHORTEST_QUOTE, SHORTEST_LINE = 8, 24
 """The number of characters of a whole answer, and of one of its lines, from which it can be recognized in a prompt."""
 
 
-def key_of(item: JsonObject) -> Key | None:
+def key_of(item: Item) -> Key | None:
     """Return a key that is equal for copies of an item. Return None for items without content."""
     kind = str(item["type"])
     if kind == MESSAGE:

@@ -14,9 +14,8 @@ from nemo_gym.errors import AgentFailed
 from nemo_gym.harness.conversations import ModelCall
 from nemo_gym.harness.keys import CALL, MESSAGE, OUTPUT, text_of, written
 from nemo_gym.harness.tool_results import ToolResult, is_named
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.records.conversation import is_of_model
-from nemo_gym.schemas.items import CLAIMED_KEY
+from nemo_gym.schemas.shapes import Item
 from nemo_gym.schemas.tokens import without_tokens
 
 OnClaims = Literal["keep", "mask", "fail"]
@@ -26,7 +25,7 @@ OnClaims = Literal["keep", "mask", "fail"]
 class Record:
     """The items of the graded conversation."""
 
-    output: list[JsonObject] = field(default_factory=list)
+    output: list[Item] = field(default_factory=list)
     claimed_answers: int = 0
     """The number of claimed answers and tool calls of the model, and claimed results of the environment's tools."""
     claimed_observations: int = 0
@@ -70,7 +69,7 @@ def record_of(calls: Sequence[ModelCall], results: Iterable[ToolResult], tools: 
 class _Open(NamedTuple):
     """A tool call of the model that waits for its result."""
 
-    call: JsonObject
+    call: Item
     answer: int
     """The number of the model's answer that contains the call."""
 
@@ -96,7 +95,7 @@ class _Writer:
                 if place is not None:
                     (own if result.is_shown_by(output) else truncated).add(place)
             elif place is not None and not any(is_named(each.call["name"], tool) for tool in self._tools):
-                self._close(each, {"output": output, CLAIMED_KEY: OUTPUT})
+                self._close(each, {"output": output, "claimed_by_program": OUTPUT})
                 self.record.claimed_observations += 1
                 own.add(place)
         for place, item in enumerate(call.added):
@@ -113,7 +112,7 @@ class _Writer:
             if (result := self._take(each, None, None)) is not None:
                 self._close(each, {"output": result.output})
 
-    def _shown(self, added: Sequence[JsonObject]) -> dict[int, int]:
+    def _shown(self, added: Sequence[Item]) -> dict[int, int]:
         """Return the place of the output that the program sent for each open call, by the identity of the call."""
         places = [place for place, item in enumerate(added) if item["type"] == OUTPUT]
         shown: dict[int, int] = {}
@@ -140,18 +139,18 @@ class _Writer:
         self._results.remove(result)
         return result
 
-    def _close(self, each: _Open, fields: JsonObject) -> None:
+    def _close(self, each: _Open, fields: Item) -> None:
         self._open.remove(each)
         self.record.output.append({"type": OUTPUT, "call_id": each.call["call_id"], **fields})
 
-    def _add_claim(self, item: JsonObject, *, is_observation: bool) -> None:
+    def _add_claim(self, item: Item, *, is_observation: bool) -> None:
         kind = str(item["type"])
         if kind == MESSAGE and not is_of_model(item):
-            self.record.output.append({**without_tokens(item), CLAIMED_KEY: item["role"]})
+            self.record.output.append(without_tokens(item) | {"claimed_by_program": item["role"]})
             self.record.claimed_observations += 1
             return
         self.record.output.append(
-            {"type": MESSAGE, "role": "user", "content": _as_text(item), CLAIMED_KEY: item.get("role", kind)}
+            {"type": MESSAGE, "role": "user", "content": _as_text(item), "claimed_by_program": item.get("role", kind)}
         )
         if is_observation:
             self.record.claimed_observations += 1
@@ -159,7 +158,7 @@ class _Writer:
             self.record.claimed_answers += 1
 
 
-def _as_text(item: JsonObject) -> str:
+def _as_text(item: Item) -> str:
     """Return a claimed item as text, because as an item it would look like a part of the record."""
     kind = item["type"]
     if kind in (MESSAGE, OUTPUT):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import orjson
 
 from nemo_gym.harness.keys import TOO_DEEP, canonical, spaced_once, text_of, texts_within, written
-from nemo_gym.jsonl import JsonObject, loads_exact
+from nemo_gym.jsonl import loads_exact
 from nemo_gym.schemas.mcp import normalize_tool_name
+from nemo_gym.schemas.shapes import Item, Part
 
 SEPARATORS = ("__", ".", "/", ":")
 """Strings with which programs join the name of an MCP server and the name of a tool."""
@@ -19,12 +20,13 @@ class ToolResult(NamedTuple):
     """The result of one tool call."""
 
     name: str
-    arguments: JsonObject
-    output: str | list[JsonObject]
+    arguments: Mapping[str, object]
+    output: str | list[Part]
     answered: int
     """The number of the model's answers that the program had received when it made the call."""
+    is_error: bool = False
 
-    def answers(self, call: JsonObject) -> bool:
+    def answers(self, call: Item) -> bool:
         """Return whether this is a result for a model's call. A program may coerce or complete the arguments."""
         if not is_named(call["name"], self.name):
             return False
@@ -60,11 +62,11 @@ def results_of(request: bytes, reply: bytes, answered: int) -> list[ToolResult]:
         if isinstance(params, dict) and isinstance(params.get("name"), str):
             arguments = params.get("arguments")
             arguments = arguments if isinstance(arguments, dict) else {}
-            results.append(ToolResult(params["name"], arguments, _output(message), answered))
+            results.append(ToolResult(params["name"], arguments, _output(message), answered, _is_error(message)))
     return results
 
 
-def _messages(body: bytes) -> Iterator[JsonObject]:
+def _messages(body: bytes) -> Iterator[Mapping[str, Any]]:
     """Yield the JSON-RPC messages of a body, which may be an event stream."""
     lines = [line.removeprefix(b"data:") for line in body.splitlines() if line.startswith(b"data:")]
     for text in lines or [body]:
@@ -75,11 +77,16 @@ def _messages(body: bytes) -> Iterator[JsonObject]:
         yield from (each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict))
 
 
-def _id(message: JsonObject) -> str:
+def _id(message: Mapping[str, object]) -> str:
     return written(message.get("id"))
 
 
-def _output(message: JsonObject) -> str | list[JsonObject]:
+def _is_error(message: Mapping[str, object]) -> bool:
+    result = message.get("result")
+    return not isinstance(result, dict) or result.get("isError") is True
+
+
+def _output(message: Mapping[str, object]) -> str | list[Part]:
     result = message.get("result")
     content = result.get("content") if isinstance(result, dict) else None
     if not isinstance(content, list):
@@ -90,7 +97,7 @@ def _output(message: JsonObject) -> str | list[JsonObject]:
     return "\n".join(texts) if len(texts) == len(parts) else parts
 
 
-def _part(block: object) -> JsonObject:
+def _part(block: object) -> Part:
     match block:
         case {"type": "text", "text": str(text)}:
             return {"type": "input_text", "text": text}

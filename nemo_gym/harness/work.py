@@ -14,20 +14,19 @@ from nemo_gym.errors import AgentFailed, InvalidTask
 from nemo_gym.harness.gateway import Gateway
 from nemo_gym.harness.program import Program
 from nemo_gym.harness.workspace import Limits, Workspace, filled_in
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.sandbox import AsyncSandbox, SandboxError, SandboxProvider, SandboxSpec
 
 logger = logging.getLogger(__name__)
 
-API_KEY = "the-gateway-needs-no-key"
-"""A placeholder, because API clients refuse to start without a key. The gateway's address is the actual secret."""
+PLACEHOLDER = "the-gateway-needs-no-key"
+"""The API key of programs, because API clients need one. The gateway's address is the actual secret."""
 
 
 class Done(NamedTuple):
     """The result of a program and the files that it left, as JSON for the verifier and the results."""
 
-    program: JsonObject
-    workspace: JsonObject
+    program: Mapping[str, object]
+    workspace: Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Work:
                         "model": gateway.model_name,
                         "openai_base_url": f"{url}/v1",
                         "anthropic_base_url": url,
-                        "api_key": API_KEY,
+                        "api_key": PLACEHOLDER,
                         "mcp_url": f"{url}/mcp" if gateway.tools else "",
                         "workdir": spec.workdir or "",
                     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from urllib.parse import urlencode
@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.context.current import current_work
 from nemo_gym.context.policy import Policy
+from nemo_gym.context.rollout_id import current_rollout_id
 from nemo_gym.errors import EndpointError
-from nemo_gym.http.external import AnswerT, ExternalSession, Limits, external_session
+from nemo_gym.http.external import TIMEOUTS, AnswerT, ExternalSession, Send, external_session
 from nemo_gym.http.model_replies import (
     parsed,
     parsed_completion,
@@ -21,6 +22,7 @@ from nemo_gym.http.model_replies import (
     parsed_response,
     written_response,
 )
+from nemo_gym.http.reply import Timeouts
 from nemo_gym.http.reply_cache import current_cache
 from nemo_gym.http.retries import RATE_LIMIT_ERROR_CODES, RETRIED, RETRY_ERROR_CODES, RetryPolicy
 from nemo_gym.jsonl import JsonObject, dump_json, dump_up_to
@@ -46,10 +48,12 @@ class NeMoGymAsyncOpenAI(BaseModel):
     default_headers: dict[str, str] = Field(default_factory=dict, repr=False)
     default_query: dict[str, str] = Field(default_factory=dict, repr=False)
     """Query parameters of every call to `base_url`, such as Azure's `api-version`."""
-    timeout_s: float = Field(default=Limits().total_s, gt=0)
+    timeout_s: float = Field(default=TIMEOUTS.total_s, gt=0)
     """The timeout of one try, in seconds."""
     tries: int = Field(default=RetryPolicy.tries, ge=1)
     """The maximum number of tries for one call."""
+    session_header: str | None = None
+    """The header with the current rollout's id, by which routers send all calls of a rollout to one engine."""
     follows_policy: bool = False
     """Whether the policy that a rollout's row names, if any, replaces the endpoint, the key and the model."""
 
@@ -59,6 +63,11 @@ class NeMoGymAsyncOpenAI(BaseModel):
     def url(self) -> str:
         """The address for calls of the current rollout: `base_url`, unless the rollout's row names another address."""
         return self._base_for(self._policy())
+
+    @property
+    def send(self) -> Send | None:
+        """The transport of a subclass that does not use HTTP itself. Retries and the cache apply to it, too."""
+        return None
 
     async def create_models(self, **kwargs: object) -> JsonObject:
         """Call `GET /models`, which lists the models of the endpoint."""
@@ -79,7 +88,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
         """Call `POST /messages` of Anthropic's protocol. `read` parses the reply, which may be an event stream."""
         return await self._call("POST", "/messages", kwargs, read=read)
 
-    async def ask(self, path: str, asked: JsonObject, items: bytes | memoryview) -> bytes:
+    async def ask(self, path: str, asked: Mapping[str, object], items: bytes | memoryview) -> bytes:
         """Call `POST /<path>` with the JSON text `items` as `input`. Return the response as JSON text, unparsed."""
         policy = self._policy()
         body = b"".join((dump_up_to("input", _with_model(asked, policy)), items, b"}"))
@@ -90,6 +99,11 @@ class NeMoGymAsyncOpenAI(BaseModel):
     async def create_tokenize(self, **kwargs: object) -> JsonObject:
         """Call `POST /tokenize`, which vLLM serves outside `/v1`."""
         return await self._call("POST", "/tokenize", kwargs, outside="/v1")
+
+    async def create_metrics(self) -> str:
+        """Call `GET /metrics`, which engines serve outside `/v1`, and return its text."""
+        url = f"{self._base_for(None).removesuffix('/v1')}/metrics"
+        return await self._answer("GET", url, None, bytes.decode, None)
 
     async def post(self, path: str, **kwargs: object) -> JsonObject:
         """Call `POST <path>` outside `/v1`, such as vLLM's `/score`. With an empty path, call `base_url` itself."""
@@ -108,11 +122,12 @@ class NeMoGymAsyncOpenAI(BaseModel):
         return (self.base_url if policy is None else policy.base_url or self.base_url).rstrip("/")
 
     def _headers_for(self, policy: Policy | None) -> dict[str, str]:
-        if policy is None:
-            return {**self._header_of(self.api_key), **self.default_headers}
-        # Send the configured key and headers only to the configured address, because they are secrets.
-        own = {} if policy.base_url else {**self._header_of(self.api_key), **self.default_headers}
-        return {**own, **self._header_of(policy.api_key)} if policy.api_key else own
+        rollout_id = current_rollout_id() if self.session_header else None
+        headers = {self.session_header: rollout_id} if self.session_header and rollout_id else {}
+        if policy is None or not policy.base_url:
+            # Send the configured key and headers only to the configured address, because they are secrets.
+            headers |= {**self._header_of(self.api_key), **self.default_headers}
+        return headers | self._header_of(policy.api_key) if policy and policy.api_key else headers
 
     def _header_of(self, key: str) -> dict[str, str]:
         return {self.key_header: f"Bearer {key}" if self.key_header.lower() == "authorization" else key}
@@ -121,7 +136,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
         self,
         method: str,
         path: str,
-        asked: JsonObject | None,
+        asked: dict[str, object] | None,
         *,
         outside: str = "",
         read: Callable[[bytes], JsonObject | None] = parsed,
@@ -165,8 +180,9 @@ class NeMoGymAsyncOpenAI(BaseModel):
             body=body,
             headers=self._headers_for(policy),
             is_ours=self.internal,
-            limits=Limits(silence_s=self.timeout_s, total_s=self.timeout_s),
+            timeouts=Timeouts(read_s=self.timeout_s, total_s=self.timeout_s),
             retry=_retry_policy(self.tries, self.internal),
+            send=self.send,
         )
         if cache is not None:
             own_keys = SecretValues([self.api_key, (policy and policy.api_key) or ""])
@@ -176,7 +192,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
         return answer
 
 
-def _with_model(asked: JsonObject, policy: Policy | None) -> JsonObject:
+def _with_model(asked: Mapping[str, object], policy: Policy | None) -> Mapping[str, object]:
     return asked if policy is None or policy.model is None else {**asked, "model": policy.model}
 
 

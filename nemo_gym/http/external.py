@@ -68,21 +68,15 @@ Each rollout may have its own endpoint, so without a limit the cache could grow 
 logger = logging.getLogger(__name__)
 
 AnswerT = TypeVar("AnswerT")
+Send = Callable[[str, bytes, Mapping[str, str], float], Awaitable[tuple[int, bytes, Mapping[str, str]]]]
+"""Another transport: takes a URL, a body, headers and a timeout in seconds. Returns a status, a body and headers."""
 
 
-class Limits(NamedTuple):
-    """The timeouts of one try, in seconds.
+TIMEOUTS = Timeouts(read_s=1800.0, total_s=1800.0)
+"""The timeouts of one try.
 
-    `silence_s` is as long as `total_s`, because an endpoint that does not stream sends nothing until it has finished.
-    """
-
-    connect_s: float = 10.0
-    silence_s: float = 1800.0
-    total_s: float = 1800.0
-
-    def within(self, left_s: float | None) -> Limits:
-        """Return these limits, with `total_s` reduced to the time that the rollout has left."""
-        return self if left_s is None else Limits(self.connect_s, self.silence_s, min(self.total_s, left_s))
+`read_s` is as long as `total_s`, because an endpoint that does not stream sends nothing until it has finished.
+"""
 
 
 class ConnectionLimits(NamedTuple):
@@ -110,6 +104,7 @@ class _Request(NamedTuple):
     body: bytes | None
     headers: Mapping[str, str]
     proxy: str | None
+    send: Send | None = None
 
 
 class _Answer(NamedTuple):
@@ -140,10 +135,11 @@ class ExternalSession:
         *,
         body: bytes | None = None,
         headers: Mapping[str, str],
-        limits: Limits,
+        timeouts: Timeouts,
         retry: RetryPolicy,
         read: Callable[[bytes], AnswerT | None],
         is_ours: bool = False,
+        send: Send | None = None,
     ) -> Awaitable[AnswerT]:
         """Call the endpoint and return the JSON object of its reply. For nemo_gym's servers (`is_ours`), use no proxy.
 
@@ -153,11 +149,11 @@ class ExternalSession:
         the reply, without the secrets in `headers`.
         """
         asked_headers = {"Content-Type": "application/json", **headers}
-        asked = _Request(method, url, body, asked_headers, proxy=None if is_ours else self.proxy_for(url))
-        return self._call(asked, limits, retry, lambda answer: _object_of(answer, headers, read))
+        asked = _Request(method, url, body, asked_headers, None if is_ours or send else self.proxy_for(url), send)
+        return self._call(asked, timeouts, retry, lambda answer: _object_of(answer, headers, read))
 
     async def _call(
-        self, asked: _Request, limits: Limits, retry: RetryPolicy, read: Callable[[_Answer], AnswerT]
+        self, asked: _Request, timeouts: Timeouts, retry: RetryPolicy, read: Callable[[_Answer], AnswerT]
     ) -> AnswerT:
         tries = 0
         with Wait(f"{asked.method} {_without_login(asked.url)}") as wait:
@@ -169,7 +165,7 @@ class ExternalSession:
                 if left_s is not None and left_s <= CLOCK_SLACK_S:
                     raise RolloutTimedOut(f"the rollout's time was over while waiting for {wait}", tier="model")
                 try:
-                    answer = await self._try(asked, limits.within(left_s))
+                    answer = await self._try(asked, timeouts if left_s is None else timeouts.within(left_s))
                     asked_pause_s = answer.pause_s
                     return read(answer)
                 except EndpointError as error:
@@ -187,20 +183,22 @@ class ExternalSession:
                 if left_s is None or pause_s < left_s:
                     wait.trouble = f"no answer to try {tries + 1} yet; before: {failure}"
 
-    async def _try(self, asked: _Request, limits: Limits) -> _Answer:
+    async def _try(self, asked: _Request, timeouts: Timeouts) -> _Answer:
+        if asked.send is not None:
+            status, body, headers = await asked.send(asked.url, asked.body or b"", asked.headers, timeouts.total_s)
+            return _Answer(status, body, pause_asked_for_s(headers))
         if asked.proxy is None and PLAIN_URL.match(asked.url):
-            answer = await self._try_plainly(asked, limits)
+            answer = await self._try_plainly(asked, timeouts)
             if answer.status not in REDIRECTS:
                 return answer
-        return await self._try_anyhow(asked, limits)
+        return await self._try_anyhow(asked, timeouts)
 
-    async def _try_plainly(self, asked: _Request, limits: Limits) -> _Answer:
+    async def _try_plainly(self, asked: _Request, timeouts: Timeouts) -> _Answer:
         """Send the request with `InternalClient`, which is much cheaper than aiohttp but lacks TLS and proxies."""
         if self._plain is None:
             self._plain = InternalClient(max_connections=self.limits.per_host or None, idle_s=IDLE_CONNECTION_S)
         try:
             raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in asked.headers.items()]
-            timeouts = Timeouts(limits.connect_s, limits.silence_s, limits.total_s)
             method, url, body = asked.method, asked.url, asked.body or b""
             reply = await self._plain.request_url(method, url, body=body, headers=raw, timeouts=timeouts)
         except NoFreeConnection as error:
@@ -209,7 +207,7 @@ class ExternalSession:
             raise EndpointError(f"could not connect: {_reason(error)}", was_sent=False) from error
         except ReplyTimedOut as error:
             is_silence = "(read_s)" in str(error)
-            silence, whole = f"sent nothing for {limits.silence_s:g} s", f"did not answer within {limits.total_s:g} s"
+            silence, whole = f"sent nothing for {timeouts.read_s:g} s", f"did not answer within {timeouts.total_s:g} s"
             raise EndpointError(silence if is_silence else whole) from error
         except ServerCallError as error:
             raise EndpointError(f"lost the connection: {_reason(error)}") from error
@@ -219,38 +217,38 @@ class ExternalSession:
             reply.status, _unpacked(reply), None if reply.status == OK else pause_asked_for_s(reply.headers)
         )
 
-    async def _try_anyhow(self, asked: _Request, limits: Limits) -> _Answer:
+    async def _try_anyhow(self, asked: _Request, timeouts: Timeouts) -> _Answer:
         """Send the request with aiohttp. While the process has too many open files, wait for one to be closed."""
         began_at = time.monotonic()
         while True:
-            left_s = limits.total_s - (time.monotonic() - began_at)
+            left_s = timeouts.total_s - (time.monotonic() - began_at)
             try:
                 with Wait(f"a free connection to {_without_login(asked.url)}") as wait:
                     wait.trouble = TOO_MANY_FILES
                     async with asyncio.timeout(left_s):
                         await wait_for_room()
             except TimeoutError as error:
-                raise EndpointError(no_free_connection(limits.total_s), was_sent=False) from error
-            answer = await self._try_with_aiohttp(asked, limits, left_s)
+                raise EndpointError(no_free_connection(timeouts.total_s), was_sent=False) from error
+            answer = await self._try_with_aiohttp(asked, timeouts, left_s)
             if answer is not None:
                 return answer
 
-    async def _try_with_aiohttp(self, asked: _Request, limits: Limits, left_s: float) -> _Answer | None:
+    async def _try_with_aiohttp(self, asked: _Request, timeouts: Timeouts, left_s: float) -> _Answer | None:
         """Send the request with aiohttp. Return None if too many open files prevent this."""
         import aiohttp
 
-        method, url, body, headers, proxy = asked
-        timeout = aiohttp.ClientTimeout(left_s, sock_connect=limits.connect_s, sock_read=limits.silence_s)
+        method, url, body, headers, proxy, _ = asked
+        timeout = aiohttp.ClientTimeout(left_s, sock_connect=timeouts.connect_s, sock_read=timeouts.read_s)
         request = self.opened().request(method, url, data=body, headers=headers, timeout=timeout, proxy=proxy)
         try:
             async with request as response:
                 return _Answer(response.status, await response.read(), pause_asked_for_s(response.headers))
         except aiohttp.ConnectionTimeoutError as error:
-            raise EndpointError(f"could not connect within {limits.connect_s:g} s", was_sent=False) from error
+            raise EndpointError(f"could not connect within {timeouts.connect_s:g} s", was_sent=False) from error
         except aiohttp.SocketTimeoutError as error:
-            raise EndpointError(f"sent nothing for {limits.silence_s:g} s") from error
+            raise EndpointError(f"sent nothing for {timeouts.read_s:g} s") from error
         except TimeoutError as error:
-            raise EndpointError(f"did not answer within {limits.total_s:g} s") from error
+            raise EndpointError(f"did not answer within {timeouts.total_s:g} s") from error
         except aiohttp.ClientConnectorError as error:
             if is_out_of_files(error.os_error):
                 return None
@@ -278,7 +276,7 @@ class ExternalSession:
                     limit=self.limits.total, limit_per_host=self.limits.per_host, keepalive_timeout=IDLE_CONNECTION_S
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=Limits().total_s, sock_connect=Limits().connect_s),
+                timeout=aiohttp.ClientTimeout(total=TIMEOUTS.total_s, sock_connect=TIMEOUTS.connect_s),
             )
         return self._session
 

@@ -137,13 +137,13 @@ def status_of(error: Mapping[str, object]) -> int | None:
     return None
 
 
-def _check_error(reply: JsonObject, *, needed: str) -> None:
+def _check_error(reply: Mapping[str, object], *, needed: str) -> None:
     error = reply.get("error")
     if error or needed not in reply or "error" in (reply.get("object"), reply.get("type")):
         raise _failure(error or reply, reply, missing=None if error else needed)
 
 
-def _failure(error: object, reply: JsonObject, missing: str | None = None) -> EndpointError:
+def _failure(error: object, reply: Mapping[str, object], missing: str | None = None) -> EndpointError:
     known = error if isinstance(error, dict) else {"message": error}
     message = next((str(known[name]) for name in _MESSAGES if known.get(name)), None)
     if message is None:
@@ -154,7 +154,7 @@ def _failure(error: object, reply: JsonObject, missing: str | None = None) -> En
     return EndpointError(text, status=status_of(known), body=_beginning(reply))
 
 
-def _beginning(reply: JsonObject) -> str:
+def _beginning(reply: Mapping[str, object]) -> str:
     return dump_json(reply)[:BODY_BEGINNING].decode("utf-8", "replace")
 
 

@@ -1,22 +1,44 @@
-"""Rules for retrying failed calls to a model endpoint: which failures to retry, and how long to pause."""
+"""Rules for retrying failed calls: how long to pause, and which failures of a model endpoint to retry."""
 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import NamedTuple
 
 from nemo_gym.errors import EndpointError
-from nemo_gym.http.backoff import Backoff
 
 RATE_LIMIT_ERROR_CODES = [429, 502, 503, 504, 520]
 RETRY_ERROR_CODES = [*RATE_LIMIT_ERROR_CODES, 500]
 RETRIED = frozenset({408, 409, 425, 429, *range(500, 600)} - {501, 505})
 """All statuses that are retried. A server that lacks a feature (501, 505) would answer the same again."""
 MAX_NUM_TRIES = 3
+
+
+class Backoff(NamedTuple):
+    """The parameters of an exponential backoff, with jitter so that callers do not all retry at the same time.
+
+    Times are in seconds.
+    """
+
+    first_s: float
+    factor: float
+    longest_s: float
+
+    def pause_s(self, failures: int, retry_after_s: float | None = None) -> float:
+        """Return the pause after `failures` (at least 1) failed tries, randomly varied by up to 50%.
+
+        The pause is at least `retry_after_s`, or `longest_s` if that is shorter.
+        """
+        growing = min(self.first_s * self.factor ** (failures - 1), self.longest_s)
+        return max(growing * random.uniform(0.5, 1.5), min(retry_after_s or 0.0, self.longest_s))
+
+
 ENDPOINT_BACKOFF = Backoff(first_s=0.5, factor=2, longest_s=30.0)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from nemo_gym.evaluation.verdicts import WHOLE
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.labelling.agreement import Agreement, Estimate
 from nemo_gym.labelling.judge_variance import JudgeVariance, Stability
 from nemo_gym.labelling.labels import Report
@@ -61,13 +60,13 @@ def variance_text(found: JudgeVariance, people: Mapping[str, Agreement]) -> str:
     return "\n".join(lines).rstrip()
 
 
-def agreement_json(report: Report) -> JsonObject:
+def agreement_json(report: Report) -> Mapping[str, object]:
     counts = {"labelled": report.labelled, "in_file": report.in_file, "rollouts": report.rollouts}
     agreements = {name: _agreement_json(each) for name, each in report.by_name.items()}
     return {**counts, "unlabelled": dict(report.unlabelled_strata), "agreement": agreements}
 
 
-def variance_json(found: JudgeVariance, people: Mapping[str, Agreement]) -> JsonObject:
+def variance_json(found: JudgeVariance, people: Mapping[str, Agreement]) -> Mapping[str, object]:
     fields = {name: value for name, value in found._asdict().items() if name != "by_name"}
     verdicts = {
         name: {"fleiss_kappa": each.fleiss_kappa, "unstable": each.unstable._asdict()}
@@ -77,7 +76,7 @@ def variance_json(found: JudgeVariance, people: Mapping[str, Agreement]) -> Json
     return {**fields, "run_std": found.run_std, "verdicts": verdicts, "agreement": agreements}
 
 
-def _agreement_json(found: Agreement) -> JsonObject:
+def _agreement_json(found: Agreement) -> Mapping[str, object]:
     return {
         "pairs": found.pairs,
         "confusion": [

@@ -9,13 +9,13 @@ from pydantic import Field, PositiveInt
 from nemo_gym.cli import printing
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import CommandSettings
-from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError, UsageError
 from nemo_gym.evaluation.questions import AnswerForm, Columns, Grader
 from nemo_gym.jsonl import dump_json
 from nemo_gym.labelling.agreement_report import agreement_json, agreement_text
 from nemo_gym.labelling.labels import SampleJob, agreement_with, read_labels, write_sample
 from nemo_gym.labelling.own_evaluation import OwnEvaluation, create
+from nemo_gym.text import counted
 
 
 class InitSettings(CommandSettings):

@@ -9,7 +9,6 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError
 from nemo_gym.evaluation.verdicts import stratum_of, verdicts_of
 from nemo_gym.jsonl import read_rows
@@ -17,6 +16,7 @@ from nemo_gym.labelling.agreement import Agreement, agreement, fleiss_kappa
 from nemo_gym.labelling.labels import Labels, pairs_of
 from nemo_gym.metrics.intervals import Interval, wilson_interval
 from nemo_gym.schemas.row import Row, TaskKey
+from nemo_gym.text import counted
 
 TIED = "tied"
 

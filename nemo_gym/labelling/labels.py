@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from nemo_gym.config.suggestions import did_you_mean
 from nemo_gym.errors import DataError
 from nemo_gym.evaluation.sheets import SheetRow, read_sheet
 from nemo_gym.evaluation.verdicts import WHOLE, choices_for, label_in, stratum_of, verdicts_of
-from nemo_gym.jsonl import JsonObject, read_lines
+from nemo_gym.jsonl import read_lines
 from nemo_gym.labelling.agreement import Agreement, Pair, agreement
 from nemo_gym.records.conversation import prompt_of, texts_of
 from nemo_gym.schemas.responses import Response
 from nemo_gym.schemas.row import Row, TaskKey
+from nemo_gym.text import did_you_mean
 
 ID, NOTES = "rollout", "notes"
 CRITERION = "label: "
@@ -80,7 +80,7 @@ def write_sample(job: SampleJob) -> Sample:
     names: dict[str, None] = {}
     for line in read_lines(job.rollouts):
         places.setdefault(stratum_of(line.row), []).append(
-            (_key(line.row, job.rollouts, line.number).task, line.number)
+            (_key(Row(line.row), job.rollouts, line.number).task, line.number)
         )
         names |= dict.fromkeys(verdicts_of(line.row))
     if not places:
@@ -88,7 +88,7 @@ def write_sample(job: SampleJob) -> Sample:
     rng = random.Random(f"labels {job.seed}")
     drawn = _draw(places, job.size, rng)
     chosen = {number for numbers in drawn.values() for number in numbers}
-    rows = [_sheet_row(line.row, names) for line in read_lines(job.rollouts) if line.number in chosen]
+    rows = [_sheet_row(Row(line.row), names) for line in read_lines(job.rollouts) if line.number in chosen]
     # Shuffle the rows, because in their original order, people could guess a verdict from the rows next to it.
     rng.shuffle(rows)
     partial = job.output.with_name(f".{job.output.name}.partial")
@@ -165,9 +165,9 @@ def pairs_of(rollouts: Path, labels: Labels) -> Labelled:
         sizes[stratum] += 1
         for name, verdict in verdicts.items():
             seen.setdefault(name, set()).add(verdict)
-        key = _key(line.row, rollouts, line.number)
+        key = _key(Row(line.row), rollouts, line.number)
         if str(key) in wanted:
-            graded[_id_of(line.row)] = Graded(key, stratum, verdicts)
+            graded[_id_of(Row(line.row))] = Graded(key, stratum, verdicts)
     _check_ids(labels, graded, rollouts)
     choices = {name: choices_for(verdicts) for name, verdicts in seen.items()}
     pairs: dict[str, list[tuple[TaskKey, Pair]]] = {name: [] for name in seen}
@@ -204,11 +204,11 @@ def _different_tasks_last(places: list[tuple[int, int]], rng: random.Random) -> 
     return [number for _, number in sorted(ranked, key=lambda each: each[0])]
 
 
-def _sheet_row(rollout: JsonObject, names: Mapping[str, None]) -> dict[str, str]:
+def _sheet_row(rollout: Row, names: Mapping[str, None]) -> dict[str, str]:
     cells = {
         ID: _id_of(rollout),
         "question": _question_of(rollout),
-        "expected_answer": str(rollout.get("expected_answer") or ""),
+        "expected_answer": str(rollout.fields.get("expected_answer") or ""),
         "answer": _answer_of(rollout),
         **{_column(name): "" for name in names},
         NOTES: "",
@@ -227,16 +227,16 @@ def _column(name: str) -> str:
     return WHOLE if name == WHOLE else f"{CRITERION}{name}"
 
 
-def _key(rollout: JsonObject, path: Path, number: int) -> TaskKey:
+def _key(rollout: Row, path: Path, number: int) -> TaskKey:
     try:
-        return Row(rollout).key
+        return rollout.key
     except KeyError as error:
         raise DataError(f"{path}:{number}: {error} is missing. Pass a file that a collection wrote.") from error
 
 
-def _id_of(rollout: JsonObject) -> str:
+def _id_of(rollout: Row) -> str:
     """Return an id from the task, the repeat and a hash of the answer. Spreadsheet programs do not reformat it."""
-    key = Row(rollout).key
+    key = rollout.key
     digest = hashlib.sha256(_answer_of(rollout).encode("utf-8", "replace")).hexdigest()[:8]
     return f"t{key.task}-r{key.repeat}-{digest}"
 
@@ -245,21 +245,21 @@ def _keys(labels: Labels) -> set[str]:
     return {name.rpartition("-")[0].removeprefix("t").replace("-r", ":") for name in labels.rows}
 
 
-def _answer_of(rollout: JsonObject) -> str:
+def _answer_of(rollout: Row) -> str:
     try:
-        response = Response.model_validate(rollout.get("response"))
+        response = Response.model_validate(rollout.fields.get("response"))
     except ValidationError as error:
         raise DataError(
-            f"rollout {Row(rollout).key}: the response is missing or not valid. Pass a file that a collection wrote."
+            f"rollout {rollout.key}: the response is missing or not valid. Pass a file that a collection wrote."
         ) from error
     return response.answer_text
 
 
-def _question_of(rollout: JsonObject) -> str:
+def _question_of(rollout: Row) -> str:
     """Return the row's `question` field, or else the text of its prompt."""
-    if isinstance(question := rollout.get("question"), str):
+    if isinstance(question := rollout.fields.get("question"), str):
         return question
-    return "\n\n".join(text for item in prompt_of(rollout) for text in texts_of(item.get("content")))
+    return "\n\n".join(text for item in prompt_of(rollout.fields) for text in texts_of(item.get("content")))
 
 
 def _check_ids(labels: Labels, graded: Mapping[str, object], rollouts: Path) -> None:

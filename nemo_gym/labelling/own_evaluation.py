@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from nemo_gym import paths
 from nemo_gym.cli.init import TEMPLATES, problem_of_name
-from nemo_gym.config.wording import counted
 from nemo_gym.data.scripts import BENCHMARKS
 from nemo_gym.errors import DataError, UsageError
 from nemo_gym.evaluation.questions import (
@@ -26,6 +25,7 @@ from nemo_gym.evaluation.questions import (
 )
 from nemo_gym.evaluation.sheets import MissingColumn, read_sheet
 from nemo_gym.grading import read_rubric
+from nemo_gym.text import counted
 
 TEMPLATE = TEMPLATES / "own_evaluation"
 FILES = ("config.yaml", "prepare.py.txt", "README.md", "calibration.md")

@@ -49,5 +49,11 @@ class ServerProcess:
     """Whether the process's log has been read to the end."""
     failure: str | None = None
     """The reason that the process itself reported for not starting."""
+    start_timeout_s: float = 0.0
+    """The time that the process has reported to need for its start; 0 if it has reported none."""
+    start_failure: str = ""
+    """The reason why the process could not start this time. A restart may help, unlike after a `failure`."""
+    progress: str = ""
+    """The last report of the process about its start, such as the last log line of an engine that loads a model."""
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
     """The last lines of the process's log."""

@@ -38,7 +38,8 @@ def failure_of(process: ServerProcess, how: str, when: str) -> LaunchError:
     while not process.log_has_ended and time.monotonic() < deadline:
         time.sleep(0.01)
     advice = OUT_OF_MEMORY if how == ended(-signal.SIGKILL) else ""
-    return LaunchError(f"server '{process.name}' {how}{when}.{advice}{tails([process])}")
+    details = f" {process.start_failure}" if process.start_failure else f"{advice}{tails([process])}"
+    return LaunchError(f"server '{process.name}' {how}{when}.{details}")
 
 
 def tails(processes: Sequence[ServerProcess]) -> str:

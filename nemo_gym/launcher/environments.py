@@ -14,7 +14,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from nemo_gym.config import RunConfig
+from nemo_gym.config.models import RunConfig
 from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.requirements import Requirements, how_to_meet
 from nemo_gym.paths import INSTALL_ROOT, working_dir
@@ -60,6 +60,23 @@ def environment_for(folder: Path, requirements: Requirements, plain: Mapping[str
     return python
 
 
+def packages_folder(names: Sequence[str], plain: Mapping[str, object]) -> Path:
+    """Return a folder with these packages, to be added to the path of a process. Install them if it does not exist.
+
+    If the installer fails, raise `LaunchError` with the last lines of its output.
+    """
+    digest = hashlib.sha256("\0".join([*names, sys.version]).encode()).hexdigest()[:16]
+    folder = _cache(plain) / "packages" / digest
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".", dir=folder.parent) as work:
+            staged = Path(work, "packages")
+            _run([*pip("install", sys.executable, plain), "--target", str(staged), *names], folder.parent)
+            if not folder.exists():
+                staged.rename(folder)
+    return folder
+
+
 def interpreter_of(folder: Path, plain: Mapping[str, object]) -> Path:
     """Return the interpreter of a folder's own environment if that is built, otherwise the one of this process."""
     python = _python_for(folder, Requirements.of_folder(folder), plain)
@@ -86,13 +103,16 @@ def _path(plain: Mapping[str, object], key: str) -> Path | None:
     return Path(str(plain[key])).resolve() if plain.get(key) else None
 
 
+def _cache(plain: Mapping[str, object]) -> Path:
+    return _path(plain, "cache_dir") or working_dir() / "cache"
+
+
 def _python_for(folder: Path, requirements: Requirements, plain: Mapping[str, object]) -> Path:
     """Return the path of the interpreter for these requirements, whether or not it exists."""
     files = [folder / OVERRIDES, *(Path(line[3:]) for line in requirements.lines if line.startswith("-c "))]
     limits = [path.read_text("utf-8") if path.is_file() else "" for path in files]
     parts = [*_lines_for(requirements), *limits, sys.version, sysconfig.get_platform(), str(INSTALL_ROOT)]
-    cache = _path(plain, "cache_dir") or working_dir() / "cache"
-    root = _path(plain, "uv_venv_dir") or cache / "environments"
+    root = _path(plain, "uv_venv_dir") or _cache(plain) / "environments"
     return root / hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16] / PYTHON
 
 

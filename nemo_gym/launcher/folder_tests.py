@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from nemo_gym import paths
 from nemo_gym.config.server_folders import ServerFolder, nested_folders
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.errors import LaunchError
+from nemo_gym.launcher.environments import packages_folder
 from nemo_gym.launcher.outcome_counts import COUNTS_FILE
 from nemo_gym.paths import roots_from_here
 
@@ -89,19 +90,38 @@ def _folders_in(roots: Sequence[Path]) -> list[Path]:
 
 def check_pytest() -> None:
     """Raise `LaunchError` if pytest is not installed. `make demo`, for example, does not install it."""
-    missing = [package for module, package in NEEDED.items() if importlib.util.find_spec(module) is None]
-    if missing:
-        raise LaunchError(
-            f"{sys.executable} lacks {' and '.join(missing)}, which the tests need. Run make dev in a clone "
-            f"of nemo_gym, otherwise pip install {' '.join(missing)}."
-        )
+    if missing := _missing():
+        raise LaunchError(_remedy(missing))
 
 
-def run_tests(folder: Path) -> Tested:
-    """Run a folder's tests with pytest, which prints to this process's standard output."""
+def _pytest_folder(plain: Mapping[str, object]) -> list[str]:
+    """Return the folder of pytest in the cache, or an empty list if it is installed. Install it there if necessary."""
+    missing = _missing()
+    try:
+        return [str(packages_folder(missing, plain))] if missing else []
+    except LaunchError as error:
+        raise LaunchError(f"{_remedy(missing)} {error}") from error
+
+
+def _missing() -> list[str]:
+    return [package for module, package in NEEDED.items() if importlib.util.find_spec(module) is None]
+
+
+def _remedy(missing: Sequence[str]) -> str:
+    return (
+        f"{sys.executable} lacks {' and '.join(missing)}, which the tests need. Run make dev in a clone of nemo_gym, "
+        f"otherwise pip install {' '.join(missing)}."
+    )
+
+
+def run_tests(folder: Path, plain: Mapping[str, object]) -> Tested:
+    """Run a folder's tests with pytest, which prints to this process's standard output.
+
+    `plain` is the configuration, of which `cache_dir` is used.
+    """
     if not (folder / "tests").is_dir():
         return Tested(folder, NONE_COLLECTED)
-    check_pytest()
+    tools = _pytest_folder(plain)
     # Add the root to the path, because tests import the server as `resources_servers.<name>.app`.
     # Also add the folder, because tests of folders import its modules by their bare names: `from app import …`.
     root = ServerFolder.of(folder).root
@@ -109,13 +129,15 @@ def run_tests(folder: Path) -> Tested:
     # Also add `tests/`, as pytest's default import mode does, because tests use `from helpers import …`.
     env = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(folder), str(root), *given, str(folder / "tests")]),
+        "PYTHONPATH": os.pathsep.join([str(folder), str(root), *given, str(folder / "tests"), *tools]),
         **roots_from_here(root),
     }
     started_at = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="nemo_gym_tests_") as work:
         counts = Path(work) / "counts.json"
-        command = [sys.executable, *PYTEST, *_report_of(folder), str(folder / "tests")]
+        # Without the developers' packages, the conftest.py of a checkout above the folder cannot be imported.
+        cut = [f"--confcutdir={folder}"] if tools else []
+        command = [sys.executable, *PYTEST, *cut, *_report_of(folder), str(folder / "tests")]
         # Run the tests in the server's folder, so that relative paths such as data/words.txt work.
         code = subprocess.run(command, cwd=folder, env=env | {COUNTS_FILE: str(counts)}, check=False).returncode
         # pytest writes no counts if it cannot start, for example because of an invalid option.

@@ -10,19 +10,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import isfinite
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Self
 
 from nemo_gym.calls.running import RunRecord, add_run, remove_run, run_at
-from nemo_gym.config import masked_yaml, raw_yaml
 from nemo_gym.config.access import reachable_hosts, token_of_run
 from nemo_gym.config.certificates import check_can_serve
 from nemo_gym.config.checks import check_variables
-from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
+from nemo_gym.config.endpoints import model_endpoints
 from nemo_gym.config.hosts import is_loopback, this_machine
-from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, SHORTCUTS_KEY, RunConfig, ServerConfig
+from nemo_gym.config.masking import masked_yaml, raw_yaml
+from nemo_gym.config.models import RunConfig, ServerConfig
 from nemo_gym.config.process import HeadSettings, OtherServer, ProcessSettings, ServerInstance
 from nemo_gym.config.sandbox_networks import networked_sandbox
 from nemo_gym.config.secret_values import secrets_of
+from nemo_gym.config.shared_run import SharedRun
 from nemo_gym.config.tls import Tls
 from nemo_gym.errors import ConfigError, LaunchError, ServerCallError
 from nemo_gym.http.blocking import ask
@@ -42,10 +44,10 @@ ANSWER_TIMEOUT_S = 10.0
 REMINDER_S = 5.0
 STOP_PATIENCE_S = 1.2
 DRY_RUN_PATIENCE_S = 10.0
+PIPED_WIDTH, LEAST_WIDTH = 200, 40
+"""The width of a line that no terminal shows, and the number of characters of progress that any terminal shows."""
 
 Notice = Callable[[str], None]
-START_TIMEOUT_KEY = "start_timeout_s"
-"""The key in a server's block for the number of seconds that the server may need to start."""
 
 
 def launch(
@@ -169,12 +171,14 @@ class RunningServers:
             # Import it while the servers start, because `_expect_answers` needs it.
             import httpx  # noqa: F401
         now = started_at = time.monotonic()
-        # In a dry run, wait longer: at the timeout, each process ends itself and reports where it hangs.
-        deadline = started_at + timeout_s + (DRY_RUN_PATIENCE_S if dry_run else 0)
         remind_at = started_at + REMINDER_S
         failed: list[ServerProcess] = []
         while waiting := [each for each in self._processes if not each.is_ready and each not in failed]:
             names = ", ".join(each.name for each in waiting)
+            # A class may define the time that its start may take. The process reports it once it has read the class.
+            timeout_s = max([timeout_s, *(each.start_timeout_s for each in waiting)])
+            # In a dry run, wait longer: at the timeout, each process ends itself and reports where it hangs.
+            deadline = started_at + timeout_s + (DRY_RUN_PATIENCE_S if dry_run else 0)
             if now >= deadline:
                 raise LaunchError(
                     f"servers are not ready after {timeout_s:g} s: {names}. "
@@ -182,9 +186,8 @@ class RunningServers:
                 )
             if now >= remind_at:
                 remind_at = now + REMINDER_S
-                self.notice(
-                    f"waiting for {names} ({now - started_at:.0f} of {timeout_s:g} s){said_last(self.run, waiting)}"
-                )
+                waited = f"waiting for {names} ({now - started_at:.0f} of {timeout_s:g} s)"
+                self.notice(waited + _progress(waiting, get_terminal_size((PIPED_WIDTH, 0)).columns - len(waited)))
             process = self._watcher.next_change(min(deadline, remind_at) - now)
             if process is not None and process.has_ended and not dry_run:
                 raise _failure_at_start(process)
@@ -339,7 +342,7 @@ class RunningServers:
     def _head_settings(self) -> HeadSettings:
         head = self.run.head
         exposes = head.expose_secrets and is_loopback(head.host)
-        awaits = self.run.plain.get(READINESS_KEY) != 0
+        awaits = self.run.plain.get("model_endpoint_readiness_timeout_seconds") != 0
         return HeadSettings(
             host=head.host,
             port=head.port,
@@ -347,6 +350,7 @@ class RunningServers:
             expected=self._expected() if self.run.member else {},
             run_id=self.run.run_id,
             config_yaml=raw_yaml(self.run) if exposes else masked_yaml(self.run),
+            shared=SharedRun.of(self.run),
             endpoints=list(model_endpoints(self.run)) if awaits else [],
             run_token=self.run.run_token,
             allowed_hosts=frozenset(self.run.settings.allowed_hosts),
@@ -374,9 +378,9 @@ class RunningServers:
             if server.name in self._doors and (listener := self._doors[server.name].shortcut) is not None
         }
         head_block = {"host": head_config.host, "port": head_port}
-        raw = {**self.run.raw, "head_server": head_block, RUN_ID_KEY: run_id, SHORTCUTS_KEY: shortcuts}
+        raw = {**self.run.raw, "head_server": head_block, "_ng_run_id": run_id}
         if member:
-            raw[MEMBER_KEY] = member
+            raw["_ng_member"] = member
         for server in (each for each in servers.values() if each.name in self._doors):
             written = raw[server.name][server.type][server.implementation]
             settings = {**written, "host": server.host, "port": server.port}
@@ -397,8 +401,8 @@ class RunningServers:
 
 def _failure_at_start(process: ServerProcess) -> LaunchError:
     """Return the error for a server that ended at start. It contains the server's message or its last log lines."""
-    if process.failure is not None:
-        return LaunchError(process.failure)
+    if reason := process.failure or process.start_failure:
+        return LaunchError(reason)
     when = ", so the others are stopped too" if process.is_ready else " before it was ready"
     return failure_of(process, how_it_ended(process), when)
 
@@ -423,19 +427,23 @@ def longest_start_s(run: RunConfig, usual_s: float) -> float:
 
 
 def _start_timeout_s(server: ServerConfig) -> float:
-    given = server.settings.get(START_TIMEOUT_KEY) or 0
+    given = server.settings.get("start_timeout_s") or 0
     with suppress(TypeError, ValueError):
         if isfinite(seconds := float(given)):
             return seconds
-    place = server.origins.get(START_TIMEOUT_KEY)
+    place = server.origins.get("start_timeout_s")
     raise ConfigError(
-        f"{f'{place}: ' if place else ''}{server.name}: {START_TIMEOUT_KEY} is {given!r}, but must be a number of "
+        f"{f'{place}: ' if place else ''}{server.name}: start_timeout_s is {given!r}, but must be a number of "
         "seconds, such as 600."
     )
 
 
-def said_last(run: RunConfig, waiting: Iterable[ServerProcess]) -> str:
-    """Return `: ` and the last log line of a server that is loading a model, or an empty string if no server is."""
-    loading = {name for name, server in run.servers.items() if server.settings.get(START_TIMEOUT_KEY)}
-    lines = [each.tail[-1] for each in waiting if each.name.partition("#")[0] in loading and each.tail]
-    return f": {lines[0]}" if lines else ""
+def _progress(waiting: Iterable[ServerProcess], width: int) -> str:
+    """Return `: ` and the progress of a server that loads a model, cut to `width` characters; empty if none does.
+
+    A server that does not report progress, but needs longer than usual, is represented by its last log line.
+    """
+    lines = [
+        each.progress or each.tail[-1] for each in waiting if each.progress or (each.start_timeout_s and each.tail)
+    ]
+    return f": {lines[0]}"[: max(width, LEAST_WIDTH)] if lines else ""

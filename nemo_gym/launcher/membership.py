@@ -16,7 +16,7 @@ from nemo_gym.calls.client import ServerClient, wants_token
 from nemo_gym.calls.joining import HEARTBEAT_S, LOST_AFTER_S, MEMBERS_PATH, RUN_HAS_ENDED, SENT_AT_HEADER, PartReport
 from nemo_gym.calls.running import run_token_for
 from nemo_gym.config.hosts import is_loopback, source_towards
-from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY, HeadConfig, RunConfig, ServerConfig
+from nemo_gym.config.models import HeadConfig, RunConfig, ServerConfig
 from nemo_gym.config.process import ServerInstance
 from nemo_gym.errors import HeadServerNotFoundError, LaunchError, ServerCallError
 from nemo_gym.http.blocking import ask
@@ -30,6 +30,8 @@ RECORD_WAIT_S = 15.0
 REFUSED_WAIT_S = 10.0
 ANSWER_TIMEOUT_S = 5.0
 RETRY_S = 1.0
+NAME_SERVER_S = 5.0
+"""Seconds in which the name server may be away, as it is for a moment when a container starts again."""
 OK = 200
 
 
@@ -64,8 +66,8 @@ class JoinedRun(NamedTuple):
                     notice(f"waiting for the head server at {url} (at most {HEAD_WAIT_S:g} s)")
                     has_noted = True
                 time.sleep(RETRY_S)
-        config, token = client.global_config_dict, client.address_book.run_token
-        if not config.get(MEMBER_KEY):
+        joined, token = client.shared_run.run, client.address_book.run_token
+        if not joined.member:
             raise LaunchError(
                 f"the run at {url} has only one machine. Start it with --only NAMES, or let its head server listen on "
                 "an address that other machines can reach (--default-host 0.0.0.0)."
@@ -75,7 +77,7 @@ class JoinedRun(NamedTuple):
                 f"the run at {url} is open (run_token: false), and no machine can join an open run. Remove "
                 "run_token: false from its configuration to join it."
             )
-        return cls(str(config[RUN_ID_KEY]), token)
+        return cls(joined.run_id, token)
 
 
 def cookie_secret_of(run: RunConfig) -> str:
@@ -92,13 +94,18 @@ def needs_one_process(server: ServerConfig) -> bool:
 
 def host_towards(head: HeadConfig) -> str:
     """Return this machine's address on the route to the head server. Raise `LaunchError` if there is no route."""
-    try:
-        return source_towards(head.host)
-    except OSError as error:
-        raise LaunchError(
-            f"this machine has no route to the head server at {head.host} ({error.strerror or error}). Set "
-            "--advertised-host ADDRESS to the address by which the other machines reach this one."
-        ) from error
+    until = time.monotonic() + NAME_SERVER_S
+    while True:
+        try:
+            return source_towards(head.host)
+        except OSError as error:
+            is_brief = isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
+            if not is_brief or time.monotonic() > until:
+                raise LaunchError(
+                    f"this machine has no route to the head server at {head.host} ({error.strerror or error}). Set "
+                    "--advertised-host ADDRESS to the address by which the other machines reach this one."
+                ) from error
+            time.sleep(NAME_SERVER_S / 20)
 
 
 class Membership:

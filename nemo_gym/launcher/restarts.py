@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nemo_gym.errors import LaunchError
-from nemo_gym.http.backoff import Backoff
+from nemo_gym.http.retries import Backoff
 from nemo_gym.launcher.base import ServerProcess
 from nemo_gym.launcher.endings import failure_of, how_it_ended
 from nemo_gym.launcher.places import Place
@@ -43,6 +43,8 @@ class _Watched:
     """The time of the next restart; None while the process runs."""
     ready_by: float | None = None
     """The time by which a restarted process must be ready; None if no restart is in progress."""
+    start_timeout_s: float = 0.0
+    """The time that a start may take, if the process has reported one."""
 
 
 class Keeper:
@@ -143,11 +145,16 @@ class Keeper:
                 with self._starting:
                     if self._is_closed:
                         return
+                    # Use the time that the previous process reported, because the new one has not reported any yet.
+                    watched.start_timeout_s = max(watched.start_timeout_s, watched.place.process.start_timeout_s)
                     watched.place.fill(self._watcher)
-                watched.due_at, watched.ready_by = None, time.monotonic() + self._policy.ready_timeout_s
+                watched.due_at, watched.ready_by = None, time.monotonic() + self._start_timeout_s(watched)
                 self._on_restart(watched.place)
             elif watched.ready_by is not None and watched.ready_by <= now:
                 watched.ready_by = None
                 process = watched.place.process
-                self._notice(f"server '{process.name}' was not ready after {self._policy.ready_timeout_s:g} s")
+                self._notice(f"server '{process.name}' was not ready after {self._start_timeout_s(watched):g} s")
                 process.starter.signal(process.pid, signal.SIGKILL)
+
+    def _start_timeout_s(self, watched: _Watched) -> float:
+        return max(self._policy.ready_timeout_s, watched.start_timeout_s)

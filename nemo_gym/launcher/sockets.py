@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nemo_gym.calls.running import is_alive, live_runs
-from nemo_gym.config import HeadConfig, PortRange, bind, share
 from nemo_gym.config.hosts import is_loopback
-from nemo_gym.config.models import WrittenAddress
+from nemo_gym.config.models import HeadConfig, WrittenAddress
+from nemo_gym.config.ports import bind, share
+from nemo_gym.config.run_settings import PortRange
 from nemo_gym.errors import PortTakenError
 
 HEAD = "head_server"

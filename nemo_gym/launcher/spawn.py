@@ -22,7 +22,8 @@ class SpawnStarter:
     def start(self, order: ProcessOrder) -> int:
         handed = (order.settings, order.report, *order.listeners)
         process = subprocess.Popen(
-            [self._python, "-m", "nemo_gym.process.child", str(os.getpid()), *(str(number) for number in handed)],
+            # `-P` keeps the working folder off the path, because it may contain another package named nemo_gym.
+            [self._python, "-P", "-m", "nemo_gym.process.child", str(os.getpid()), *map(str, handed)],
             pass_fds=handed,
             stdin=subprocess.DEVNULL,
             env=shown_environment(),

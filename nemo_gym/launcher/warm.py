@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -97,7 +97,8 @@ class WarmStarter:
         ours.settimeout(ANSWER_TIMEOUT_S)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", WARM_MODULE, str(theirs.fileno())],
+                # `-P` keeps the working folder off the path, because it may contain another package named nemo_gym.
+                [sys.executable, "-P", "-m", WARM_MODULE, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=shown_environment(),
@@ -125,7 +126,7 @@ class WarmStarter:
         except subprocess.TimeoutExpired:
             return "closed its connection"
 
-    def _ask(self, message: JsonObject, descriptors: Sequence[int] = ()) -> JsonObject | None:
+    def _ask(self, message: Mapping[str, object], descriptors: Sequence[int] = ()) -> JsonObject | None:
         """Return the answer of the warm process, or None if the process is dead."""
         try:
             socket.send_fds(self._socket, [json.dumps(message).encode()], descriptors)

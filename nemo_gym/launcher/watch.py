@@ -37,9 +37,9 @@ class Watcher:
     It never adds None. Other threads add None to wake the thread that waits for changes.
     """
 
-    def __init__(self, on_line: LineSink | None, log_dir: Path | None, secrets: SecretValues | None = None) -> None:
-        """Start the thread. `secrets` are masked in every log line."""
-        self.secrets = secrets or SecretValues()
+    def __init__(self, on_line: LineSink | None, log_dir: Path | None) -> None:
+        self.secrets = SecretValues()
+        """The values that are masked in every log line."""
         self.changes: queue.SimpleQueue[ServerProcess | None] = queue.SimpleQueue()
         self._on_line = on_line
         self._log_dir = log_dir
@@ -146,6 +146,11 @@ class _ReportReader:
         for line in lines:
             message = json.loads(line)
             self._process.is_ready = self._process.is_ready or bool(message.get("ready"))
+            self._process.start_timeout_s = message.get("start_timeout_s", self._process.start_timeout_s)
+            if "start_failure" in message:
+                self._process.start_failure = self._watcher.secrets.mask(message["start_failure"])
+            if "progress" in message:
+                self._process.progress = self._watcher.secrets.mask(message["progress"])
             if "failed" in message:
                 self._process.failure = self._watcher.secrets.mask(message["failed"])
         # At the end of the pipe, the process has ended, because a process keeps its report pipe open until then.

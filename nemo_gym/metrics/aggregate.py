@@ -11,13 +11,16 @@ from typing import NamedTuple
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics.binary import binary_metrics
-from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest
-from nemo_gym.schemas.row import PRIVATE_PREFIX, ROLLOUT_INDEX_KEY, TASK_INDEX_KEY, Row
+from nemo_gym.metrics.pass_at_k import VerifyResponses
+from nemo_gym.schemas.rollout import FAILURE_MARKS, AggregateMetrics, AggregateMetricsRequest
+from nemo_gym.schemas.row import ROLLOUT_INDEX_KEY, TASK_INDEX_KEY, Row
 
 logger = logging.getLogger(__name__)
 
 ComputeMetrics = Callable[[list[list[JsonObject]]], JsonObject]
 GetKeyMetrics = Callable[[JsonObject], JsonObject]
+TaskMetrics = JsonObject
+"""The metrics of one task: its index, its sample, its numbers of rollouts, its statistics and `rollout_infos`."""
 
 PER_TASK_METRICS = "per_task_metrics"
 ADDED_BY_THE_ROLLOUT = frozenset(
@@ -49,7 +52,7 @@ class AggregateMetricsMixin:
 
 
 def compute_aggregate_metrics(
-    verify_responses: Sequence[JsonObject],
+    verify_responses: VerifyResponses,
     compute_metrics_fn: ComputeMetrics | None = None,
     get_key_metrics_fn: GetKeyMetrics | None = None,
 ) -> AggregateMetrics:
@@ -62,7 +65,7 @@ def compute_aggregate_metrics(
     if not tasks:
         return AggregateMetrics()
     baseline = Baseline()
-    groups: dict[int, JsonObject] = {}
+    groups: dict[int, TaskMetrics] = {}
     for task_index, rows in tasks.items():
         attempts = [attempt_of(Row(row), place) for place, row in enumerate(rows)]
         for attempt in attempts:
@@ -151,7 +154,7 @@ class Attempt(NamedTuple):
 
     rollout_index: int
     numbers: dict[str, float]
-    usage: JsonObject | None
+    usage: Mapping[str, object] | None
 
 
 def attempt_of(row: Row, default_index: int) -> Attempt:
@@ -163,12 +166,12 @@ def attempt_of(row: Row, default_index: int) -> Attempt:
 def numbers_of(row: Row) -> dict[str, float]:
     """Return the numeric and boolean (as 0 or 1) fields of a verify response and of its `response.usage`.
 
-    Fields of the collector (`_ng_…`) and numbers that are not finite are omitted.
+    Fields of the collector (`_ng_…`), numbers that are not finite and marks that are not set are omitted.
     """
     numbers = {
         field: number
-        for field, value in row.fields.items()
-        if (number := _number(value)) is not None and not field.startswith(PRIVATE_PREFIX)
+        for field, value in row.without_private().items()
+        if (number := _number(value)) is not None and not _is_unset_mark(field, value)
     }
     for field, value in (row.usage or {}).items():
         number = _number(value)
@@ -177,9 +180,13 @@ def numbers_of(row: Row) -> dict[str, float]:
     return numbers
 
 
-def sample_of(row: Row) -> JsonObject:
+def sample_of(row: Row) -> dict[str, object]:
     """Return the input row and the verifier's fields. Omit fields that the rollout or the collector added."""
-    return {field: value for field, value in row.without_private().items() if field not in ADDED_BY_THE_ROLLOUT}
+    return {
+        field: value
+        for field, value in row.without_private().items()
+        if field not in ADDED_BY_THE_ROLLOUT and not _is_unset_mark(field, value)
+    }
 
 
 def completeness(rollouts: int, expected: int) -> dict[str, float]:
@@ -191,7 +198,7 @@ def completeness(rollouts: int, expected: int) -> dict[str, float]:
     }
 
 
-def group_entry(task_index: int, attempts: Sequence[Attempt], sample: JsonObject, *, expected: int) -> JsonObject:
+def group_entry(task_index: int, attempts: Sequence[Attempt], sample: JsonObject, *, expected: int) -> TaskMetrics:
     """Return the metrics of one task, with an entry for each of its rollouts."""
     baseline = Baseline()
     for attempt in attempts:
@@ -206,7 +213,7 @@ def group_entry(task_index: int, attempts: Sequence[Attempt], sample: JsonObject
     }
 
 
-def responses_by_task(verify_responses: Sequence[JsonObject]) -> dict[int, list[JsonObject]]:
+def responses_by_task(verify_responses: VerifyResponses) -> dict[int, list[JsonObject]]:
     """Group the successful responses by task index, each group sorted by rollout index.
 
     A response without a task index becomes a separate task, numbered after all others.
@@ -229,6 +236,11 @@ def responses_by_task(verify_responses: Sequence[JsonObject]) -> dict[int, list[
     return ordered
 
 
+def _is_unset_mark(field: str, value: object) -> bool:
+    # A verifier writes all marks, whether or not something has failed.
+    return not value and field in FAILURE_MARKS
+
+
 def _number(value: object) -> float | None:
     if not isinstance(value, int | float):
         return None
@@ -242,8 +254,8 @@ def _number(value: object) -> float | None:
     return int(value) if isinstance(value, bool) else value
 
 
-def _rollout_info(task_index: int, attempt: Attempt) -> JsonObject:
-    info: JsonObject = {
+def _rollout_info(task_index: int, attempt: Attempt) -> Mapping[str, object]:
+    info: dict[str, object] = {
         "rollout_id": f"{task_index}:{attempt.rollout_index}",
         TASK_INDEX_KEY: task_index,
         ROLLOUT_INDEX_KEY: attempt.rollout_index,
@@ -254,7 +266,7 @@ def _rollout_info(task_index: int, attempt: Attempt) -> JsonObject:
     return {**attempt.numbers, **info}
 
 
-def _merge_per_task(groups: dict[int, JsonObject], entries: Sequence[JsonObject]) -> None:
+def _merge_per_task(groups: dict[int, TaskMetrics], entries: Sequence[TaskMetrics]) -> None:
     order = list(groups)
     for place, entry in enumerate(entries):
         task_index = entry.get(TASK_INDEX_KEY, order[place] if place < len(order) else None)

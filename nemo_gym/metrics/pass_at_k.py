@@ -19,6 +19,9 @@ import orjson
 from nemo_gym.jsonl import JsonObject
 
 Scores = dict[str, float]
+VerifyResponses = Sequence[JsonObject]
+Tasks = Sequence[VerifyResponses]
+"""Verify responses, grouped by task."""
 ScoreFn = Callable[[JsonObject], Mapping[str, float | None]]
 Curve = Sequence[float]
 
@@ -42,11 +45,11 @@ class PassMajority(NamedTuple):
 
 
 def compute_pass_majority_metrics(
-    tasks: Sequence[Sequence[JsonObject]], score_fn: ScoreFn | None = None, answer_key: str | None = None
+    tasks: Tasks, score_fn: ScoreFn | None = None, answer_key: str | None = None
 ) -> PassMajority:
     """Return pass@k, pass@1[avg-of-k] and, with an `answer_key`, majority@k of every score, in percent.
 
-    `tasks` holds the verify responses grouped by task. `score_fn` returns the scores of one response; by default
+    `score_fn` returns the scores of one response; by default
     the only score is `accuracy`, the reward. A response whose score is missing, None or not finite is
     skipped for that score. A score is binary if all its values are 0 or 1. With an `answer_key`, there is also the
     score `no_answer`: 1 if the answer is missing or empty.
@@ -55,7 +58,7 @@ def compute_pass_majority_metrics(
     scores = [[_scores(row, score_of, answer_key) for row in rollouts] for rollouts in tasks]
     names = sorted({name for rollouts in scores for attempt in rollouts for name in attempt})
     max_k = max(map(len, tasks), default=0)
-    metrics: JsonObject = {}
+    metrics: dict[str, object] = {}
     for name in names:
         curves = _values(scores, name)
         is_binary = all(value in (0.0, 1.0) for curve in curves for value in curve)
@@ -89,17 +92,14 @@ def add_avg_sample_std_dev(
 
 
 def compute_subset_metrics(
-    tasks: Sequence[Sequence[JsonObject]],
-    subset_key: str,
-    score_fn: ScoreFn | None = None,
-    answer_key: str | None = None,
+    tasks: Tasks, subset_key: str, score_fn: ScoreFn | None = None, answer_key: str | None = None
 ) -> JsonObject:
     """Return the metrics of `compute_pass_majority_metrics` per value of a field, with keys `<value>/<metric>`.
 
     A task belongs to the first value that is not empty among its responses. Tasks without a value are skipped.
     The metric `per_sample_aggregate` is omitted.
     """
-    subsets: dict[str, list[Sequence[JsonObject]]] = {}
+    subsets: dict[str, list[VerifyResponses]] = {}
     for rollouts in tasks:
         value = next((row[subset_key] for row in rollouts if row.get(subset_key)), None)
         if value is not None:
@@ -211,7 +211,7 @@ class _Vote(NamedTuple):
     score: float
 
 
-def _votes(rows: Sequence[JsonObject], attempts: Sequence[Scores], name: str, answer_key: str) -> list[_Vote]:
+def _votes(rows: VerifyResponses, attempts: Sequence[Scores], name: str, answer_key: str) -> list[_Vote]:
     return [
         _Vote(_hashable(row.get(answer_key)), attempt[name])
         for row, attempt in zip(rows, attempts, strict=True)

@@ -13,8 +13,9 @@ from pydantic import BaseModel, ConfigDict
 
 from nemo_gym import jsonl
 from nemo_gym.errors import DataError
-from nemo_gym.metrics.aggregate import Attempt, Baseline, attempt_of, group_entry
-from nemo_gym.schemas.row import AGENT_REF_KEY, Row, TaskKey
+from nemo_gym.metrics.aggregate import Attempt, Baseline, TaskMetrics, attempt_of, group_entry
+from nemo_gym.schemas.row import Row, TaskKey
+from nemo_gym.text import first_few
 
 KEYS_SHOWN = 20
 
@@ -34,8 +35,8 @@ class Completion:
 class RewardProfile:
     """The metrics per task and per agent, in the format that `write_profile` writes to files."""
 
-    group_level_metrics: list[jsonl.JsonObject]
-    agent_metrics: list[jsonl.JsonObject]
+    group_level_metrics: list[TaskMetrics]
+    agent_metrics: list[Mapping[str, object]]
     completion: Completion
     rewards: Mapping[str | None, Sequence[float]]
     """The rewards of each agent. The key is None for rollouts that do not name their agent."""
@@ -156,7 +157,7 @@ class RewardProfiler:
     def _check(self, allow_partial_rollouts: bool) -> None:
         missing = [] if allow_partial_rollouts else [key for key in self._agents if key not in self._attempts]
         faults = [
-            f"{len(keys)} {what}: {_listed(keys)}. {remedy}"
+            f"{len(keys)} {what}: {first_few(sorted(keys), KEYS_SHOWN)}. {remedy}"
             for keys, what, remedy in (
                 (self._unasked, "without an input row", "Pass the materialized inputs of the same collection."),
                 (self._repeated, "duplicated", "Keep one line for each."),
@@ -167,7 +168,7 @@ class RewardProfiler:
         if faults:
             raise DataError("rollouts (task:rollout) do not match the inputs; " + " ".join(faults))
 
-    def _groups(self) -> list[jsonl.JsonObject]:
+    def _groups(self) -> list[TaskMetrics]:
         expected: dict[int, list[TaskKey]] = {}
         for key in sorted(self._agents):
             expected.setdefault(key.task, []).append(key)
@@ -177,14 +178,14 @@ class RewardProfiler:
             groups.append(group_entry(task, attempts, self._samples[task], expected=len(keys)))
         return groups
 
-    def _agent_metrics(self) -> list[jsonl.JsonObject]:
+    def _agent_metrics(self) -> list[Mapping[str, object]]:
         return [
-            ({} if agent is None else {AGENT_REF_KEY: {"name": agent}}) | baseline.metrics()
+            {**({} if agent is None else {"agent_ref": {"name": agent}}), **baseline.metrics()}
             for agent, baseline in self._baselines.items()
         ]
 
 
-def _completion(groups: list[jsonl.JsonObject]) -> Completion:
+def _completion(groups: list[TaskMetrics]) -> Completion:
     complete = sum(group["missing_num_rollouts"] == 0 for group in groups)
     missing = sum(group["num_rollouts"] == 0 for group in groups)
     return Completion(
@@ -201,11 +202,6 @@ def _key(row: Row) -> TaskKey:
         return row.key
     except KeyError as error:
         raise DataError(f"{error} is missing. Pass a file that a collection wrote.") from error
-
-
-def _listed(keys: Sequence[TaskKey]) -> str:
-    shown = ", ".join(map(str, sorted(keys)[:KEYS_SHOWN]))
-    return shown if len(keys) <= KEYS_SHOWN else f"{shown} and {len(keys) - KEYS_SHOWN} more"
 
 
 @contextmanager

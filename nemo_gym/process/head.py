@@ -7,15 +7,12 @@ import time
 from collections.abc import Iterable
 
 from fastapi import FastAPI
-from omegaconf import OmegaConf
-from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from nemo_gym.calls.client import ServerStatus
-from nemo_gym.calls.hooks import hooks
+from nemo_gym.calls.client import RUN_PATH, ServerStatus
 from nemo_gym.calls.loads import Load, load_of
-from nemo_gym.config.masking import mask_text, masked
+from nemo_gym.config.masking import mask_text
 from nemo_gym.config.process import HeadSettings, ServerInstance
 from nemo_gym.errors import ServerCallError
 from nemo_gym.http.internal import InternalClient
@@ -23,9 +20,8 @@ from nemo_gym.http.probe import trouble_of
 from nemo_gym.http.reply import Timeouts
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.process.members import Member, Members, add_member_routes
-from nemo_gym.process.reached import host_reached, reachable_config
+from nemo_gym.process.reached import Joined, host_reached, reachable_config
 from nemo_gym.schemas.rollout import run_headers
-from nemo_gym.servers.base import BaseServer
 from nemo_gym.web.admission import Admission
 from nemo_gym.web.browsers import BrowserCheck
 from nemo_gym.web.middleware import CallMiddleware
@@ -37,19 +33,6 @@ Shown = tuple[ServerInstance, Member | None]
 HEAD = "head_server"
 ENDPOINT_TIMEOUT_S = 2.0
 PROBE_TIMEOUTS = Timeouts(connect_s=2.0, read_s=2.0, total_s=2.0)
-
-
-class HeadServer(BaseServer):
-    """The head server for a program that starts its servers itself. `ng_run` does not use this class."""
-
-    instances: list[ServerInstance] = Field(default_factory=list)
-
-    def setup_webserver(self) -> FastAPI:
-        """Return the app. It publishes this process's configuration with secrets masked."""
-        config = masked(OmegaConf.to_container(hooks().config()))
-        shown = OmegaConf.to_yaml(OmegaConf.create(config))
-        host, port = self.config.host, self.config.port
-        return Head(HeadSettings(host=host, port=port, instances=self.instances, config_yaml=shown)).app()
 
 
 class Head:
@@ -73,6 +56,7 @@ class Head:
             for path in paths:
                 app.get(path)(answer)
                 app.head(path, include_in_schema=False)(answer)
+        app.get(RUN_PATH)(self.run)
         app.get("/global_config_dict_yaml")(self.global_config_dict_yaml)
         app.get("/server_instances")(self.server_instances)
         if settings.expected:
@@ -102,12 +86,24 @@ class Head:
         missing |= dict.fromkeys(await self._silent_endpoints(), "no answer yet")
         return JSONResponse({"status": "waiting" if missing else "ok", "missing": missing}, 503 if missing else 200)
 
+    async def run(self, request: Request) -> Response:
+        """Return the run as a `SharedRun`: its servers with addresses that the caller can use, and what they need."""
+        host = host_reached(request)
+        joined = self._joined(host)
+        seen = self._settings.shared.reached_at(
+            host, dict(joined), reachable_config(self._settings.config_yaml, host, joined)
+        )
+        return Response(seen.model_dump_json(exclude_defaults=True), media_type="application/json")
+
     async def global_config_dict_yaml(self, request: Request) -> str:
         """Return the merged configuration as YAML, with secrets masked and addresses that the caller can use."""
         host = host_reached(request)
+        return reachable_config(self._settings.config_yaml, host, self._joined(host))
+
+    def _joined(self, host: str) -> Joined:
+        """Return the addresses of servers elsewhere, for callers that reach the head server by this host."""
         addresses = self._members.addresses(host) if self._settings.expected else {}
-        joined = tuple((name, each[0][:2]) for name, each in addresses.items())
-        return reachable_config(self._settings.config_yaml, host, joined)
+        return tuple((name, each[0][:2]) for name, each in addresses.items())
 
     async def server_instances(self, request: Request) -> list[JsonObject]:
         """Return every server with its address, its status and its load."""
@@ -167,13 +163,9 @@ async def _load_of_process(
     return load_of(await reply.text()) if reply.ok else None
 
 
-async def _status(client: InternalClient, instance: ServerInstance, member: Member | None) -> str:
+async def _status(client: InternalClient, instance: ServerInstance, member: Member | None) -> ServerStatus | str:
     if member is not None and member.is_lost:
         return f"lost: its machine has not reported for {member.silent_s:.0f} s"
-    return await _probe(client, instance)
-
-
-async def _probe(client: InternalClient, instance: ServerInstance) -> ServerStatus:
     try:
         await client.request("GET", instance.host, instance.port, "/", timeouts=PROBE_TIMEOUTS)
     except ServerCallError as error:

@@ -17,8 +17,8 @@ from starlette.responses import JSONResponse, Response
 from nemo_gym.calls.directory import ADDRESSES_PATH, LISTS, NOT_MODIFIED, Listed
 from nemo_gym.calls.joining import LOST_AFTER_S, MEMBERS_PATH, RUN_HAS_ENDED, SENT_AT_HEADER, PartReport
 from nemo_gym.config.process import HeadSettings, ServerInstance
-from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.process.reached import host_reached
+from nemo_gym.text import did_you_mean_or_all
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +55,13 @@ class Member:
         return {instance.config_path for instance in self.report.instances}
 
 
+class AddressList(NamedTuple):
+    """The addresses of all servers, as JSON."""
+
+    version: str
+    body: bytes
+
+
 class Refusal(NamedTuple):
     """The reason why a part of the run is not allowed to join, and the HTTP status of the response."""
 
@@ -73,7 +80,7 @@ class Members:
     _changes: int = 0
     _lost: frozenset[str] = frozenset()
     _looked_at: float = 0.0
-    _listed: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    _listed: dict[str, AddressList] = field(default_factory=dict)
     """The list of addresses by host, with its version. It is cached, because thousands of processes request it."""
 
     def take(self, member_id: str, body: bytes, sent_at: float | None = None) -> Refusal | None:
@@ -139,13 +146,13 @@ class Members:
         own = ",".join(str(each.start_time) for each in self.settings.instances)
         return f"{self._changes}-{zlib.crc32(own.encode()):x}"
 
-    def list_for(self, host: str) -> tuple[str, bytes]:
+    def list_for(self, host: str) -> AddressList:
         """Return the addresses as JSON, with their version, for callers that reach the head server by this host."""
         version = f'"{self.version()}-{host}"'
-        if host not in self._listed or self._listed[host][0] != version:
+        if host not in self._listed or self._listed[host].version != version:
             if len(self._listed) >= MOST_HOSTS:
                 self._listed.clear()
-            self._listed[host] = version, LISTS.dump_json(self.addresses(host))
+            self._listed[host] = AddressList(version, LISTS.dump_json(self.addresses(host)))
         return self._listed[host]
 
     def addresses(self, host: str) -> dict[str, list[Listed]]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 from omegaconf import OmegaConf
 from starlette.requests import Request
 
-from nemo_gym.calls.client import HEAD_SERVER_KEY
 from nemo_gym.config.hosts import is_any_address, name_in_host_header
 from nemo_gym.config.settings import SERVER_TYPES
 
 LOOPBACK = "127.0.0.1"
+Joined = tuple[tuple[str, tuple[str, int]], ...]
+"""The host and port of servers on other machines, after their names."""
 
 
 def host_reached(request: Request) -> str:
@@ -28,7 +29,7 @@ def host_reached(request: Request) -> str:
 
 
 @lru_cache(maxsize=8)
-def reachable_config(yaml: str, host: str, joined: Sequence[tuple[str, tuple[str, int]]] = ()) -> str:
+def reachable_config(yaml: str, host: str, joined: Joined = ()) -> str:
     """Return a configuration with addresses that a caller can use. Servers that listen on all addresses get this host.
 
     `joined` contains the host and port of servers by name. They replace the values in the configuration.
@@ -51,7 +52,7 @@ def _addresses_in(config: dict[Any, Any]) -> Iterator[tuple[str, dict[Any, Any]]
     """Yield each configuration block that can contain a server's address, after the server's name."""
     for key, block in config.items():
         if isinstance(block, dict):
-            if key == HEAD_SERVER_KEY:
+            if key == "head_server":
                 yield key, block
             for tier in SERVER_TYPES:
                 implementations = block.get(tier)

@@ -28,12 +28,10 @@ from starlette.types import ASGIApp
 from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.hooks import hooks
-from nemo_gym.config import parse_settings
-from nemo_gym.config.access import RUN_TOKEN_KEY
-from nemo_gym.config.models import MEMBER_KEY, RUN_ID_KEY
+from nemo_gym.config.explain import parse_settings
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.server_folders import ServerFolder
-from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.config.settings import BaseRunServerConfig, BaseServerConfig
 from nemo_gym.config.tls import Tls
 from nemo_gym.config.view import CONFIG_PATH_ENV_VAR, set_view, with_defaults
 from nemo_gym.errors import ConfigError, LaunchError, SignatureError, UserError
@@ -62,13 +60,28 @@ BASE_OF = {
     "responses_api_agents": "SimpleResponsesAPIAgent",
     "responses_api_models": "SimpleResponsesAPIModel",
 }
+READ_BY_LAUNCHER = {
+    name: BaseRunServerConfig.model_fields[name].default
+    for name in ("num_workers", "workers", "isolated", "ray", "advertised_host", "advertised_port")
+}
+"""The settings that the launcher reads before a server's class is known, with their defaults."""
 
 
 class Report:
-    """The pipe to the launcher. It carries one JSON message and stays open for as long as the process lives."""
+    """The pipe to the launcher. It carries JSON messages and stays open for as long as the process lives."""
 
     def __init__(self, fd: int | None) -> None:
         self._fd = fd
+
+    def starting(self, start_timeout_s: float) -> None:
+        """Report how many seconds the start may take, because the launcher does not see the default of a class."""
+        self._write({"start_timeout_s": start_timeout_s})
+
+    def progress(self, text: str) -> None:
+        """Report what the start waits for. Without a launcher, log it."""
+        if self._fd is None:
+            logger.info("%s", text)
+        self._write({"progress": text})
 
     def ready(self) -> None:
         """Report that the server accepts requests."""
@@ -80,12 +93,19 @@ class Report:
             print(visible(f"Error: {message}"), file=sys.stderr, flush=True)  # noqa: T201
         self._write({"failed": message})
 
+    def start_failed(self, message: str) -> None:
+        """Report why the server's `startup` failed, instead of the traceback that uvicorn would log."""
+        logging.getLogger("uvicorn.error").disabled = True
+        if self._fd is None:
+            print(visible(f"Error: {message}"), file=sys.stderr, flush=True)  # noqa: T201
+        self._write({"start_failure": message})
+
     def close(self) -> None:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
-    def _write(self, message: dict[str, str] | dict[str, bool]) -> None:
+    def _write(self, message: dict[str, str] | dict[str, bool] | dict[str, float]) -> None:
         if self._fd is not None:
             os.write(self._fd, json.dumps(message).encode() + b"\n")
 
@@ -96,6 +116,10 @@ def serve(settings: ProcessSettings, listeners: Sequence[socket.socket], report:
     try:
         with _bounded_if_dry(settings, report):
             server = build_server(settings)
+            if start_timeout_s := getattr(server.config, "start_timeout_s", None):
+                report.starting(start_timeout_s)
+            context = context_of(server)
+            context.progress, context.note_start_failure = report.progress, report.start_failed
             app = build_app(server, settings)
     except UserError as error:
         report.failed(str(error))
@@ -238,13 +262,18 @@ def build_app(server: SimpleServer, settings: ProcessSettings) -> ASGIApp:
 
 
 def load_module(settings: ProcessSettings) -> ModuleType:
-    """Import the entrypoint. The error for a missing package names the line that imports it."""
+    """Import the entrypoint. The error for a missing package or a missing name of ours has the line of the import."""
     before = imports_entrypoint.set(True)
     try:
         return _imported((settings.folder / settings.entrypoint).resolve(), settings)
-    except ModuleNotFoundError as error:
+    except ImportError as error:
+        is_ours = f"{error.name}.".startswith("nemo_gym.")
+        if not is_ours and not isinstance(error, ModuleNotFoundError):
+            raise
         advice = "Install the package that provides it, or correct the import."
-        if (settings.folder / "requirements.txt").exists():
+        if is_ours:
+            advice = "This nemo_gym does not have the name, and no other package adds it. Replace it in the folder."
+        elif (settings.folder / "requirements.txt").exists():
             advice += (
                 " If requirements.txt does not list the package, try pip install 'nemo-gym[full]', or 'nemo-gym[ray]' "
                 "for Ray. --auto-install gives the folder its own virtual environment."
@@ -347,7 +376,21 @@ def typed_config(cls: type[SimpleServer], settings: ProcessSettings) -> BaseServ
     values = {**settings.settings, **settings.model_dump(include={"name", "host", "port", "entrypoint"})}
     block = f"{settings.name}.{settings.type}.{settings.implementation}"
     context = {"folder": settings.folder, "checks_files": True}
-    return parse_settings(kind, values, block=block, origins=settings.origins, context=context)
+    config = parse_settings(kind, values, block=block, origins=settings.origins, context=context)
+    _check_defaults(kind, settings, block)
+    return config
+
+
+def _check_defaults(kind: type[BaseServerConfig], settings: ProcessSettings, block: str) -> None:
+    """Raise `ConfigError` for a default of a class that the launcher has not applied, because it reads only YAML."""
+    for name, usual in READ_BY_LAUNCHER.items():
+        own = kind.model_fields[name].default if name in kind.model_fields else usual
+        applied = settings.num_workers if name == "num_workers" else usual
+        if own not in (usual, applied) and name not in settings.settings:
+            raise ConfigError(
+                f"{block}: {name} is {own!r} by default in {kind.__name__}, but the launcher reads this setting only "
+                f"from YAML. Set {name}: {own} in the block."
+            )
 
 
 def config_view(settings: ProcessSettings) -> DictConfig:
@@ -363,9 +406,9 @@ def config_view(settings: ProcessSettings) -> DictConfig:
         settings.type: {settings.implementation: {**settings.settings, "host": settings.host, "port": settings.port}}
     }
     # Include the token, because clients that an author creates read it from the configuration.
-    token = {RUN_TOKEN_KEY: settings.run_token} if settings.run_token else {}
+    token = {"run_token": settings.run_token} if settings.run_token else {}
     # Include these keys, because clients need them to find the servers on other machines.
-    part = {MEMBER_KEY: settings.member, RUN_ID_KEY: settings.run_id} if settings.member else {}
+    part = {"_ng_run_id": settings.run_id, "_ng_member": settings.member} if settings.member else {}
     shared = {**settings.plain, **with_defaults(settings.plain), **token, **part, **others}
     view = OmegaConf.create({**shared, settings.name: own, "head_server": settings.head.model_dump()})
     OmegaConf.set_readonly(view, True)

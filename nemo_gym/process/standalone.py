@@ -7,15 +7,18 @@ import logging
 import os
 import secrets
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
 
-from nemo_gym.config import RunConfig, ServerConfig, bind, load
-from nemo_gym.config.access import LOOPBACK_TOKEN_KEY, RUN_TOKEN_KEY, needs_token
+from nemo_gym.config.access import needs_token
 from nemo_gym.config.certificates import check_can_serve
 from nemo_gym.config.environment import CONFIG_DICT_ENV_VAR
 from nemo_gym.config.hosts import is_loopback
+from nemo_gym.config.loading import load
+from nemo_gym.config.models import RunConfig, ServerConfig
+from nemo_gym.config.ports import bind
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.reading import read_yaml
 from nemo_gym.config.sandbox_networks import networked_sandbox
@@ -23,7 +26,6 @@ from nemo_gym.config.server_folders import ServerFolder
 from nemo_gym.config.tree import Node
 from nemo_gym.config.view import CONFIG_PATH_ENV_VAR
 from nemo_gym.errors import ConfigError, UserError
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.paths import roots_from_here
 from nemo_gym.process.serve import Report, imports_entrypoint, serve
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
@@ -84,7 +86,7 @@ def _serve(folder: Path) -> int:
     return serve(settings, [listener], Report(None))
 
 
-def _read(handed: str) -> JsonObject:
+def _read(handed: str) -> Mapping[str, object]:
     try:
         plain = yaml.safe_load(handed)
     except yaml.YAMLError as error:
@@ -101,7 +103,7 @@ def _with_token(run: RunConfig, server: ServerConfig) -> RunConfig:
         setting = networked_sandbox(run.plain)
         raise ConfigError(
             f"{server.name}: {_callers(server.host, setting)}, but no run token protects it. "
-            f"Set {RUN_TOKEN_KEY} in env.yaml, or {_way_to_open(server.host, setting)}. "
+            f"Set run_token in env.yaml, or {_way_to_open(server.host, setting)}. "
             f"Callers send the token as the header {RUN_TOKEN_HEADER}."
         )
     return run.model_copy(update={"run_token": token})
@@ -111,14 +113,14 @@ def _callers(host: str, setting: str | None) -> str:
     if is_loopback(host):
         if setting:
             return f"programs in sandboxes can call its host {host} ({setting})"
-        return f"{LOOPBACK_TOKEN_KEY} closes its host {host} to other users"
+        return f"loopback_requires_token closes its host {host} to other users"
     return f"other machines can reach its host {host}"
 
 
 def _way_to_open(host: str, setting: str | None) -> str:
     if is_loopback(host):
-        return f"remove {setting or LOOPBACK_TOKEN_KEY}"
-    return f"set {RUN_TOKEN_KEY}: false to open it to everyone, or use host 127.0.0.1"
+        return f"remove {setting or 'loopback_requires_token'}"
+    return "set run_token: false to open it to everyone, or use host 127.0.0.1"
 
 
 def _config_with_block_for(folder: Path) -> Path:

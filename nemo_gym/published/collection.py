@@ -13,22 +13,20 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import PrivateAttr
 
 from nemo_gym.calls.address_book import AddressBook
-from nemo_gym.calls.client import HEAD_SERVER_KEY, ServerClient
-from nemo_gym.calls.task_rules import block_in
+from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import DataError
 from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts
 from nemo_gym.jsonl import JsonObject, loads_exact, read_raw_lines
 from nemo_gym.published.global_config import module_config
-from nemo_gym.rollouts.aggregate import aggregate_all
+from nemo_gym.published.whole_config import block_in, run_of_config
+from nemo_gym.rollouts.aggregate import AgentOutcomes, aggregate_all, outcomes_by_agent
 from nemo_gym.rollouts.job import CollectJob, RunFiles
-from nemo_gym.rollouts.ledger import Ledger, ledgers_of
 from nemo_gym.rollouts.numbering import TaskNumbers
 from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.rollouts.runner import Runner
-from nemo_gym.rollouts.subject import blocks_of_config
 from nemo_gym.rollouts.tasks import PlannedRow, TaskPlan, find_input
-from nemo_gym.schemas.row import AGENT_REF_KEY, Row, TaskKey, rows_in
+from nemo_gym.schemas.row import Row, TaskKey, rows_in
 
 PUBLISHED_NAME = "nemo_gym.rollout_collection"
 """The public module of rollout collection. Published tests patch the configuration in that module."""
@@ -57,10 +55,8 @@ class PublishedClient(ServerClient):
         if is_ours(sender):
             head, book = sender.head_server_config, sender.address_book
         else:
-            head = BaseServerConfig.model_validate(
-                {"host": "127.0.0.1", "port": 0, **block_in(config, HEAD_SERVER_KEY)}
-            )
-            book = AddressBook.of_config(config)
+            head = BaseServerConfig.model_validate({"host": "127.0.0.1", "port": 0, **block_in(config, "head_server")})
+            book = AddressBook.of_run(run_of_config(config))
         client = cls(head_server_config=head, global_config_dict=config, address_book=book)
         client._sender = sender
         return client
@@ -123,7 +119,7 @@ def _config_of(sender: Any) -> DictConfig:
     given: Any = module_config(PUBLISHED_NAME)
     plain = dict(given) if isinstance(given, Mapping) else {}
     config = given if isinstance(given, DictConfig) else OmegaConf.create(plain)
-    if isinstance(sender, ServerClient) and is_ours(sender) and not any(blocks_of_config(config)):
+    if isinstance(sender, ServerClient) and is_ours(sender) and not run_of_config(config).servers:
         return sender.global_config_dict
     return config
 
@@ -139,7 +135,7 @@ class PreprocessedRows(list[JsonObject]):
     def of(cls, config: CollectJob, client: PublishedClient | None) -> PreprocessedRows:
         """Return the rows of a collection's input. Without a client, the configuration defines the valid agents."""
         if client is None:
-            book = AddressBook.of_config(module_config(PUBLISHED_NAME))
+            book = AddressBook.of_run(run_of_config(module_config(PUBLISHED_NAME)))
             agents: Collection[str] = book.agent_names() or AnyAgent()
         else:
             book, agents = client.address_book, client.known_agents
@@ -207,7 +203,7 @@ def with_agents(results: Sequence[JsonObject], rows: Sequence[JsonObject]) -> li
     if len(results) != len(rows):
         return list(results)
     return [
-        result if AGENT_REF_KEY in result else {**result, AGENT_REF_KEY: row.get(AGENT_REF_KEY)}
+        result if "agent_ref" in result else {**result, "agent_ref": row.get("agent_ref")}
         for result, row in zip(results, rows, strict=True)
     ]
 
@@ -221,12 +217,15 @@ async def aggregate_results(
     """
     ledgers = await asyncio.to_thread(_ledgers_of_all, files, len(results))
     metrics = await aggregate_all(
-        client, [files.results], files.metrics, ledgers=ledgers, rollouts=with_agents(results, rows)
+        client, [files.results], files.metrics, ledgers=ledgers, rollouts=map(Row, with_agents(results, rows))
     )
     return bool(metrics)
 
 
-def _ledgers_of_all(files: RunFiles, results: int) -> dict[str, Ledger] | None:
-    if not files.results.exists() or sum(1 for _ in read_raw_lines(files.results)) != results:
+def _ledgers_of_all(files: RunFiles, results: int) -> dict[str, AgentOutcomes] | None:
+    if (
+        not (files.results.exists() and files.ledger.exists())
+        or sum(1 for _ in read_raw_lines(files.results)) != results
+    ):
         return None
-    return ledgers_of(files)
+    return outcomes_by_agent(files)

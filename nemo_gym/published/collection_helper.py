@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
-from nemo_gym.calls.client import HEAD_SERVER_KEY, ServerClient
+from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_row
 from nemo_gym.config.explain import problems_by_key
 from nemo_gym.config.settings import BaseServerConfig
-from nemo_gym.config.suggestions import ADD_A_FILE, did_you_mean_or_all
+from nemo_gym.config.subject import RunSubject
 from nemo_gym.data.media import check_embedded
 from nemo_gym.errors import ConfigError, InvalidTask, RolloutCancelled, RolloutError
 from nemo_gym.jsonl import JsonObject, loads_exact, read_rows
@@ -27,7 +27,7 @@ from nemo_gym.published.collection import (
     rows_of,
 )
 from nemo_gym.published.global_config import module_config
-from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
+from nemo_gym.published.whole_config import run_of_config
 from nemo_gym.rollouts.collector import allowed_connections, collect
 from nemo_gym.rollouts.groups import GroupedTasks, GroupKey
 from nemo_gym.rollouts.job import AttemptSettings, CollectJob, RunFiles
@@ -35,9 +35,9 @@ from nemo_gym.rollouts.lock import locked
 from nemo_gym.rollouts.opening import open_run
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens, kept_until_the_end
 from nemo_gym.rollouts.resume import max_attempts
-from nemo_gym.rollouts.runner import Runner
-from nemo_gym.rollouts.subject import RunSubject
+from nemo_gym.rollouts.runner import AttemptLimits, Runner, run_to_its_end
 from nemo_gym.schemas.row import Row
+from nemo_gym.text import ADD_A_FILE, did_you_mean_or_all
 
 
 class RolloutCollectionHelper(BaseModel):
@@ -57,7 +57,7 @@ class RolloutCollectionHelper(BaseModel):
     def setup_server_client(self, head_server_config: Any = None) -> ServerClient:
         """Return a client for the run of this head server (`host`, `port`). Default: the configured head server."""
         if not head_server_config:
-            head_server_config = BaseServerConfig.model_validate(dict(module_config(PUBLISHED_NAME)[HEAD_SERVER_KEY]))
+            head_server_config = BaseServerConfig.model_validate(dict(module_config(PUBLISHED_NAME)["head_server"]))
         return ServerClient.load_from_global_config(head_server_config)
 
     def run_examples(
@@ -95,7 +95,7 @@ class RolloutCollectionHelper(BaseModel):
         try:
             self._client = client
             plan = plan_of(self._preprocess_rows_from_config(config), config, client)
-            with locked(files), open_run(plan, files, RunSubject.of_config(run_config)) as run:
+            with locked(files), open_run(plan, files, RunSubject.of_run(run_of_config(run_config))) as run:
                 await collect(client, run, watch=client.watch())
                 results = list(read_rows(files.results))
                 if not config.disable_aggregation:
@@ -165,6 +165,12 @@ def _in_groups(rows: Sequence[Row], groups: GroupedTasks) -> list[Row]:
     return sent
 
 
+class EndedRollout(NamedTuple):
+    row: JsonObject
+    """The row as passed in."""
+    result: JsonObject
+
+
 class _ExamplesRun:
     """The rollouts of one call of `run_examples`, and a queue of those that have ended."""
 
@@ -188,11 +194,11 @@ class _ExamplesRun:
         """The rows as passed in, by the ids of the rows in `_sent`."""
         self._wanted = semaphore or nullcontext()
         self._connections = asyncio.Semaphore(allowed_connections(max(1, len(rows))))
-        self._ended: asyncio.Queue[tuple[JsonObject, JsonObject] | RolloutError] = asyncio.Queue()
+        self._ended: asyncio.Queue[EndedRollout | RolloutError] = asyncio.Queue()
         self._failures: list[RolloutError] = []
         self._pending = len(rows)
 
-    async def next_ended(self) -> tuple[JsonObject, JsonObject]:
+    async def next_ended(self) -> EndedRollout:
         """Return the next rollout that has ended, or raise its failure."""
         ended = await self._ended.get()
         if isinstance(ended, RolloutError):
@@ -222,8 +228,8 @@ class _ExamplesRun:
                 # A failure ends the loop of a caller that does not catch it, so failures are queued after all results.
                 self._failures.append(failure)
             else:
-                self._put((given, final.row.fields))
+                self._put(EndedRollout(given, final.row.fields))
 
-    def _put(self, ended: tuple[JsonObject, JsonObject] | RolloutError) -> None:
+    def _put(self, ended: EndedRollout | RolloutError) -> None:
         self._pending -= 1
         self._ended.put_nowait(ended)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nemo_gym.config.foreign import COPY, DELETE, INHERIT, STRING_FORM
 from nemo_gym.config.models import Origin
-from nemo_gym.config.suggestions import did_you_mean
 from nemo_gym.config.tree import (
     UNSET,
     Key,
     Node,
     Path,
+    at,
     dotted,
     find,
     locate,
     merge,
+    node_of,
     plain,
     replaced,
     split_key,
@@ -21,6 +24,10 @@ from nemo_gym.config.tree import (
     walk,
 )  # fmt: skip
 from nemo_gym.errors import ConfigError, InheritPathNotFoundError
+from nemo_gym.text import did_you_mean
+
+LONGEST_CHAIN = 20
+"""The maximum length of a chain of blocks that inherit from each other. A longer chain is assumed to be a cycle."""
 
 
 def follow_directives(tree: Node) -> Node:
@@ -153,8 +160,8 @@ class _Run:
             below = step(node, parts)
             if below is None:
                 raise self._missing(path, directive)
-            key, used, node = below
-            keys, parts = (*keys, key), parts[used:]
+            node = below.node
+            keys, parts = (*keys, below.key), parts[below.used :]
         return self._checked(node, keys)
 
     def _checked(self, node: Node, path: Path) -> Node:
@@ -193,3 +200,47 @@ class _Run:
                 )
             result = replaced(result, place, None)
         return result
+
+
+class Inherited(NamedTuple):
+    holder: Path
+    """The innermost block that inherits a key."""
+    rest: Path
+    """The key's path below that block."""
+
+
+def inheriting(tree: Node, parts: Path, depth: int = 0) -> Inherited | None:
+    """Return the block above a key that will inherit the key, directly or through other blocks."""
+    for count in range(len(parts) - 1, 0, -1):
+        holder = locate(tree, parts[:count])
+        source = _named_source(at(tree, holder)) if holder is not None else None
+        if holder is not None and source and _will_exist(tree, (*source, *parts[count:]), depth + 1):
+            return Inherited(holder, parts[count:])
+    return None
+
+
+def _named_source(block: Node) -> tuple[str, ...] | None:
+    for name in (INHERIT, COPY):
+        source = block.mapping.get(name)
+        if source is not None and isinstance(source.value, str):
+            return split_key(source.value)
+    return None
+
+
+def _will_exist(tree: Node, parts: Path, depth: int) -> bool:
+    if locate(tree, parts) is not None:
+        return True
+    return depth < LONGEST_CHAIN and inheriting(tree, parts, depth) is not None
+
+
+def without_inherited(tree: Node, parts: Path, origin: Origin) -> Node:
+    """Return the tree with an inherited key in the `_delete_key` of the block that would inherit it."""
+    found = inheriting(tree, parts)
+    if found is None:
+        return tree
+    holder, rest = found
+    block = at(tree, holder)
+    dropped = plain(block.mapping[DELETE]) if DELETE in block.mapping else []
+    dropped = dropped.split(",") if isinstance(dropped, str) else list(dropped)
+    block = block.updated(**{DELETE: node_of([*dropped, dotted(rest)], origin)})
+    return replaced(tree, holder, block) if holder else block

@@ -18,7 +18,11 @@ from nemo_gym.config.servers import NO_MODEL
 from nemo_gym.config.view import HF_TOKEN_KEY_NAME, block_of_server, current_view, overrides_in, own_view, view_of
 from nemo_gym.errors import PortTakenError
 
+AGENT_REF_KEY_NAME = "agent_ref"
+HEAD_SERVER_KEY_NAME = "head_server"
+SKILLS_REF_KEY_NAME = "skills_ref"
 TASK_SOURCE_KEY_NAME = "task_source"
+TOKEN_ID_CAPTURE_BLOCK = "token_id_capture"
 
 maybe_get_global_config_dict = current_view
 

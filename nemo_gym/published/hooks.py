@@ -21,13 +21,14 @@ from starlette.requests import Request
 
 from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient, raise_for_status
-from nemo_gym.calls.hooks import Client, Hooks, ServerT, use
+from nemo_gym.calls.hooks import Client, FailedReply, Hooks, ServerT, use
 from nemo_gym.context.rollout_id import ROLLOUT_PARAMETER, ROLLOUT_PREFIX, TOKEN_CAPTURE_SEGMENT
 from nemo_gym.http import raising
 from nemo_gym.http.reply import Reply
 from nemo_gym.published.aiohttp_errors import also_aiohttps
 from nemo_gym.published.global_config import get_first_server_config_dict, module_config
 from nemo_gym.published.name_clashes import FrameworkView, YieldingRoutes, setting_of
+from nemo_gym.published.whole_config import run_of_config
 from nemo_gym.schemas.responses import RESPONSES_PATH
 
 CLIENT = "nemo_gym.server_utils"
@@ -46,9 +47,11 @@ class PublishedHooks(Hooks):
         return draw()
 
     def address_book(self, client: Client) -> AddressBook:
-        if issubclass(type(client), ServerClient):
-            return client.address_book
-        return AddressBook.of_config(getattr(client, "global_config_dict", None))
+        # A mock may lack the attribute, and so may a client that was created without `__init__`.
+        book = getattr(client, "address_book", None)
+        if isinstance(book, AddressBook):
+            return book
+        return AddressBook.of_run(run_of_config(getattr(client, "global_config_dict", None)))
 
     def base_url(self, client: Client, server: str) -> str:
         look_up = getattr(sys.modules.get(AGENT), "get_first_server_config_dict", get_first_server_config_dict)
@@ -75,12 +78,12 @@ class PublishedHooks(Hooks):
     def cookies(self, reply: Reply) -> dict[str, str]:
         return reply.cookie_values if isinstance(reply, Reply) else _values_of(reply.cookies)
 
-    async def failed_reply(self, reply: Reply) -> tuple[object, bytes]:
+    async def failed_reply(self, reply: Reply) -> FailedReply:
         reading = reply.read()
         if not isawaitable(reading):
             # Only `raise_for_status` of such a reply reports the error.
             await raise_for_status(reply)
-        return getattr(reply, "status", "an error"), await reading
+        return FailedReply(getattr(reply, "status", "an error"), await reading)
 
     def server(self, server: ServerT) -> ServerT:
         return cast(ServerT, FrameworkView(server))

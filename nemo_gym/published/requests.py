@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from nemo_gym.config.view import current_view
 from nemo_gym.context.deadline import time_left_s
 from nemo_gym.http.external import (
+    TIMEOUTS,
     ConnectionLimits,
-    Limits,
     external_session,
     open_sessions,
 )
@@ -83,7 +83,7 @@ async def request(method: str, url: str, _internal: bool = False, **kwargs: Any)
         except aiohttp.ClientConnectorError as error:
             if is_out_of_files(error.os_error):
                 left_s = time_left_s()
-                async with asyncio.timeout(Limits().total_s if left_s is None else left_s):
+                async with asyncio.timeout(TIMEOUTS.total_s if left_s is None else left_s):
                     await wait_for_room()
             else:
                 await asyncio.sleep(RetryPolicy().backoff.pause_s(tries))

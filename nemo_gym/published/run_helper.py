@@ -7,7 +7,7 @@ from nemo_gym.cli.options import settings_from
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config.view import set_view, view_of
 from nemo_gym.errors import LaunchError
-from nemo_gym.launcher import RunningServers
+from nemo_gym.launcher.local import RunningServers
 from nemo_gym.published.global_config import GlobalConfigDictParserConfig
 
 WATCH_S = 3600.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Container
+from collections.abc import AsyncIterator, Container, Mapping
 from contextlib import asynccontextmanager
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 from pydantic import Field, PrivateAttr, ValidationError
@@ -33,12 +33,17 @@ from nemo_gym.errors import (
     ServerLost,
 )
 from nemo_gym.http.reply import Reply, Timeouts
-from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.jsonl import JsonObject, dump_json, loads_exact
 from nemo_gym.schemas.responses import RESPONSES_PATH
 from nemo_gym.schemas.responses import Response as ModelResponse
-from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest, BaseRunRequest
-from nemo_gym.schemas.row import PARAMS_KEY
-from nemo_gym.schemas.sessions import AGENT_SESSIONS_PATH, CLOSE_AGENT_SESSION_PATH, session_fields
+from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest, BaseRunRequest, run_headers
+from nemo_gym.schemas.sessions import (
+    AGENT_SESSIONS_PATH,
+    CLOSE_AGENT_SESSION_PATH,
+    AgentCloseSessionResponse,
+    session_fields,
+)
+from nemo_gym.schemas.tool_access import DirectHttpToolAccess
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.conversation import Cookies
 from nemo_gym.servers.conversing import NO_SUCH_ROUTE
@@ -46,7 +51,6 @@ from nemo_gym.web.json_response import WrittenJson
 
 logger = logging.getLogger(__name__)
 
-EPISODE_KEY, CLEANUP_KEY = "default_episode_timeout_seconds", "cleanup_timeout_seconds"
 SLACK_S = 60.0
 """Seconds added to a call's timeout, so that the limit from the settings expires first and its error is raised."""
 
@@ -131,7 +135,7 @@ class SingleAgentTurn(SimpleResponsesAPIAgent):
 class _Call(NamedTuple):
     server: str
     path: str
-    body: JsonObject | None
+    body: Mapping[str, object] | None
     otherwise: type[RolloutError]
     tolerates: Container[int]
 
@@ -149,7 +153,9 @@ class _Episode:
             self.session = session_fields(row)
         except ValueError as error:
             raise InvalidTask(f"{self.config.name}: {error}") from error
-        self.agent_session = {"agent_session_id": uuid4().hex}
+        self.agent_session = {"agent_session_id": uuid4().hex, "episode_id": self.session["episode_id"]}
+        self.observations: JsonObject | None = None
+        """The observations that the agent has returned at the end of its session."""
 
     async def play(self) -> bytes:
         """Play the episode and return the graded row. Close its sessions, even if a step fails."""
@@ -161,28 +167,52 @@ class _Episode:
         finally:
             await self._release(self.resources, "/close_session", None)
 
-    async def _response(self) -> JsonObject:
+    async def _response(self) -> Mapping[str, object]:
         """Return the agent's response, from a new agent session if the agent has session routes."""
         try:
-            seed = {**self.agent_session, **self.session}
+            access = DirectHttpToolAccess(name=self.resources, cookies=self.cookies, **await self._place())
+            task = {"task_id": self.session["task_id"], "tool_accesses": [access.model_dump()]}
+            seed = {**self.agent_session, **task}
             opened = await self._call(self.agent, AGENT_SESSIONS_PATH, seed, AgentFailed, tolerates=NO_SUCH_ROUTE)
             path = self.environment.url_path_for_run(RESPONSES_PATH, None)
-            reply = await self._call(self.agent, path, self.row[PARAMS_KEY], AgentFailed)
-            response: JsonObject = await get_response_json(reply)
+            reply = await self._call(self.agent, path, self.row["responses_create_params"], AgentFailed)
+            response: Mapping[str, object] = await get_response_json(reply)
         except BaseException:
             await self._release(self.agent, CLOSE_AGENT_SESSION_PATH, self.agent_session)
             raise
         if opened.ok:
             # Raise if closing fails, because verification must not begin before the agent has ended.
-            await to_the_end(self._close(self.agent, CLOSE_AGENT_SESSION_PATH, self.agent_session, AgentFailed))
+            await to_the_end(self._close_agent())
         return response
 
-    async def _graded(self, response: JsonObject) -> bytes:
+    async def _place(self) -> dict[str, Any]:
+        """Return the base URL of the resources server, and the headers that each call to it needs."""
+        client = self.environment.server_client
+        # In a thread, because the head server of a run on several machines may be asked for the address.
+        base_url = await asyncio.to_thread(hooks().base_url, client, self.resources)
+        book = hooks().address_book(client)
+        headers = run_headers(book.run_token, book.run_id if book.head is None else "")
+        return {"base_url": base_url, "headers": {name.decode(): value.decode() for name, value in headers}}
+
+    async def _close_agent(self) -> None:
+        """Close the agent's session, and keep the cookies and the observations that the agent returns."""
+        closed = await self._close(self.agent, CLOSE_AGENT_SESSION_PATH, self.agent_session, AgentFailed)
+        if not closed.ok:
+            return
+        try:
+            kept = AgentCloseSessionResponse.model_validate(await get_response_json(closed))
+        except ValueError as error:
+            reason = f"{self.agent}: the answer of {CLOSE_AGENT_SESSION_PATH} is not valid: {error}"
+            raise AgentFailed(reason, server=self.agent) from error
+        self.cookies = {**self.cookies, **kept.resources_cookies}
+        self.observations = kept.agent_observations
+
+    async def _graded(self, response: Mapping[str, object]) -> bytes:
         answered = {**self.row, "response": response}
         if self.config.skip_verification:
             self._check(response)
             unverified = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
-            return dump_json({**answered, **unverified})
+            return self._observed(dump_json({**answered, **unverified}))
         try:
             reply = await self._call(self.resources, "/verify", answered, EnvironmentFailed)
         except (EnvironmentFailed, InvalidTask):
@@ -191,7 +221,12 @@ class _Episode:
             raise
         graded: bytes = await reply.read()
         check_is_object(graded, server=self.resources, during="/verify", otherwise=EnvironmentFailed)
-        return graded
+        return self._observed(graded)
+
+    def _observed(self, graded: bytes) -> bytes:
+        if self.observations is None:
+            return graded
+        return dump_json({"ng_agent_observations": self.observations, **loads_exact(graded)})
 
     def _check(self, response: object) -> None:
         try:
@@ -201,23 +236,32 @@ class _Episode:
             raise AgentFailed(reason, server=self.agent) from error
 
     async def _call(
-        self, server: str, path: str, body: JsonObject, otherwise: type[RolloutError], tolerates: Container[int] = ()
+        self,
+        server: str,
+        path: str,
+        body: Mapping[str, object],
+        otherwise: type[RolloutError],
+        tolerates: Container[int] = (),
     ) -> Reply:
         call = _Call(server, path, body, otherwise, tolerates)
         left_s = max(0.0, self.ends_at - time.monotonic())
-        return await self._reply(call, left_s, self.config.default_episode_timeout_seconds, EPISODE_KEY)
+        limit_s = self.config.default_episode_timeout_seconds
+        return await self._reply(call, left_s, limit_s, "default_episode_timeout_seconds")
 
-    async def _release(self, server: str, path: str, body: JsonObject | None) -> None:
+    async def _release(self, server: str, path: str, body: Mapping[str, object] | None) -> None:
         """Close a session, even if the caller is cancelled. A failure is only logged, because idle sessions expire."""
         try:
             await to_the_end(self._close(server, path, body, RolloutError))
         except (RolloutError, ServerCallError) as error:
             logger.warning("%s: cleaning up rollout %s failed: %s", self.config.name, current_rollout_id(), error)
 
-    async def _close(self, server: str, path: str, body: JsonObject | None, otherwise: type[RolloutError]) -> None:
+    async def _close(
+        self, server: str, path: str, body: Mapping[str, object] | None, otherwise: type[RolloutError]
+    ) -> Reply:
         limit_s = self.config.cleanup_timeout_seconds
         with grace_period(limit_s + SLACK_S):
-            await self._reply(_Call(server, path, body, otherwise, NO_SUCH_ROUTE), limit_s, limit_s, CLEANUP_KEY)
+            call = _Call(server, path, body, otherwise, NO_SUCH_ROUTE)
+            return await self._reply(call, limit_s, limit_s, "cleanup_timeout_seconds")
 
     async def _reply(self, call: _Call, left_s: float, limit_s: float, key: str) -> Reply:
         """Return the reply to a call and store its cookies. The error after a timeout names the setting `key`."""

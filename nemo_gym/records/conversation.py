@@ -6,13 +6,14 @@ Other programs write records, too, so any field may have a value of any type.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import orjson
 
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.row import FAILURE_CONVERSATION_KEY, Row
+from nemo_gym.schemas.row import Row
+from nemo_gym.schemas.shapes import AnswerJson, Block, Item, MessageJson
 
-Item = JsonObject
 OMITTED, UNKNOWN = "omitted", "unknown"
 """The types of items that replace missing items, and of values that are not items."""
 
@@ -29,13 +30,13 @@ def output_of(record: JsonObject) -> Iterator[Item]:
     """Yield the items after the prompt: those of the response, or else those that a failed rollout has recorded."""
     said = list(answer_of(Row(record).response or {}))
     yield from said
-    if not said and (so_far := object_at(record, FAILURE_CONVERSATION_KEY)):
+    if not said and (so_far := Row(record).failure_conversation):
         if isinstance(count := so_far.get("omitted"), int) and count > 0:
             yield {"type": OMITTED, "value": f"{count:,} earlier items were not recorded"}
         yield from _items(so_far.get("items"), role="assistant")
 
 
-def answer_of(response: JsonObject) -> Iterator[Item]:
+def answer_of(response: AnswerJson) -> Iterator[Item]:
     """Yield the items of a model's answer or of an agent's response."""
     if given := response.get("output"):
         yield from _items(given, role="assistant")
@@ -48,7 +49,7 @@ def answer_of(response: JsonObject) -> Iterator[Item]:
             yield _item_of_block(block)
 
 
-def is_of_model(item: Item) -> bool:
+def is_of_model(item: Mapping[str, object]) -> bool:
     """Return whether an item of a response claims to be written by the model."""
     kind = item.get("type") or "message"
     return item.get("role", "assistant") == "assistant" if kind == "message" else not str(kind).endswith("_output")
@@ -67,7 +68,7 @@ def turns(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield turn
 
 
-def calls_of(items: Iterable[Item]) -> list[JsonObject]:
+def calls_of(items: Iterable[Item]) -> list[Item]:
     """Return the `call_id`, `name` and `arguments` of each function call. Valid JSON in arguments is parsed."""
     return [
         {"call_id": item.get("call_id"), "name": item.get("name"), "arguments": parsed(item.get("arguments") or "{}")}
@@ -83,7 +84,7 @@ def reasoning_of(items: Iterable[Item]) -> str | None:
     return "\n".join(texts) or None
 
 
-def finish_reason_of(response: JsonObject) -> str | None:
+def finish_reason_of(response: AnswerJson) -> str | None:
     """Return why an answer ended (its `stop_reason`, `finish_reason` or `incomplete_details`), or None."""
     choices = objects_in(response.get("choices"))
     found = (
@@ -109,18 +110,18 @@ def parsed(text: object) -> object:
         return text
 
 
-def object_at(record: Mapping[str, object], key: str) -> JsonObject:
+def object_at(record: Mapping[str, object], key: str) -> Any:
     """Return the object in a field, or an empty object if the field does not contain one."""
     value = record.get(key)
     return value if isinstance(value, dict) else {}
 
 
-def objects_in(value: object) -> list[JsonObject]:
+def objects_in(value: object) -> list[Any]:
     """Return the items of a list that are objects, or an empty list if the value is not a list."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def _items(given: object, role: str) -> Iterator[Item]:
+def _items(given: list[MessageJson | str] | MessageJson | str | None, role: str) -> Iterator[Any]:
     """Yield items of the Responses API. Convert messages of Chat Completions to such items."""
     for each in given if isinstance(given, list) else [given] if given else []:
         if isinstance(each, str):
@@ -136,7 +137,7 @@ def _items(given: object, role: str) -> Iterator[Item]:
             yield from _items_of_message(each)
 
 
-def _items_of_message(message: JsonObject) -> Iterator[Item]:
+def _items_of_message(message: MessageJson) -> Iterator[Item | MessageJson]:
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     if isinstance(reasoning, str):
         yield {"type": "reasoning", "content": [{"type": "text", "text": reasoning}]}
@@ -151,11 +152,11 @@ def _items_of_message(message: JsonObject) -> Iterator[Item]:
         yield {"type": "function_call", "call_id": call.get("id"), "name": named.get("name"), "arguments": arguments}
 
 
-def _item_of_block(block: JsonObject) -> Item:
+def _item_of_block(block: Block) -> Item:
     """Convert a content block of Anthropic Messages to an item."""
     if block.get("type") == "tool_use":
-        call = {"call_id": block.get("id"), "name": block.get("name"), "arguments": block.get("input")}
-        return {"type": "function_call", **call}
+        call_id, arguments = block.get("id"), block.get("input")
+        return {"type": "function_call", "call_id": call_id, "name": block.get("name"), "arguments": arguments}
     if block.get("type") == "thinking":
         return {"type": "reasoning", "content": [{"type": "text", "text": block.get("thinking")}]}
     return {"role": "assistant", "content": [block]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeGuard
 
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import ResponseUsage
 
 PROMPT, ANSWER = ("input_tokens", "prompt_tokens", "tokens_in"), ("output_tokens", "completion_tokens", "tokens_out")
@@ -62,7 +61,7 @@ def response_usage(counts: object) -> ResponseUsage | None:
     )
 
 
-def standard_usage(counts: object, names: Sequence[str]) -> JsonObject | None:
+def standard_usage(counts: object, names: Sequence[str]) -> dict[str, object] | None:
     """Return token counts with valid values, or None if the endpoint did not count.
 
     `names` are the API's names of the tokens of the prompt, of the answer, and of both.
@@ -98,14 +97,14 @@ def are_known(read: object, written: object) -> bool:
     return is_count(read) and is_count(written) and read + written > 0
 
 
-def _first(counts: JsonObject, names: Sequence[str]) -> int | None:
+def _first(counts: Mapping[str, object], names: Sequence[str]) -> int | None:
     for name in names:
         if (count := count_of(counts.get(name))) is not None:
             return count
     return None
 
 
-def _detail(group: object, counts: JsonObject, names: Sequence[str]) -> int | None:
+def _detail(group: object, counts: Mapping[str, object], names: Sequence[str]) -> int | None:
     if type(group) is dict:
         for name in names:
             if is_count(count := group.get(name)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,14 +18,16 @@ from nemo_gym.calls.caller import encode_json
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.errors import DataError, RolloutError, ServerCallError
 from nemo_gym.http.reply import Timeouts, readable
-from nemo_gym.jsonl import JsonObject, dump_json, loads_exact, read_lines
+from nemo_gym.jsonl import dump_json, loads_exact, read_lines
+from nemo_gym.metrics import numbers_of
 from nemo_gym.metrics.aggregate import completeness, compute_aggregate_metrics
 from nemo_gym.metrics.intervals import CI_HIGH, CI_LOW, mean_interval, pass_at_k_interval
 from nemo_gym.metrics.pass_at_k import highest_k_metrics
 from nemo_gym.rollouts.job import RunFiles
-from nemo_gym.rollouts.ledger import Ledger, ledgers_of
-from nemo_gym.schemas.rollout import AggregateMetrics
-from nemo_gym.schemas.row import AGENT_REF_KEY, PRIVATE_PREFIX, SECONDS_KEY, Row
+from nemo_gym.rollouts.ledger import events_in
+from nemo_gym.rollouts.resume import KeySet, failures_in, keyed_rows
+from nemo_gym.schemas.rollout import AgentMetrics, AggregateMetrics, LedgerOutcomes
+from nemo_gym.schemas.row import PRIVATE_PREFIX, SECONDS_KEY, TASK_INDEX_KEY, Row, TaskKey
 
 STRIPPED = frozenset({
     "response", "responses_create_params", "ng_model_call_capture", "ng_agent_observations", "ng_trajectory",
@@ -42,26 +45,115 @@ KEPT_IN_MEMORY_BYTES = 1 << 20
 MEAN_REWARD = "mean/reward"
 PESSIMISTIC = "pessimistic/"
 
-AgentMetrics = JsonObject
-"""The metrics of one agent: `{agent_ref: {name}, agent_metrics, key_metrics, group_level_metrics}`.
 
-A run adds `ledger` and `failed_tasks`. `row_fields` and `integer_fields` are added if they are not empty.
-"""
+@dataclass
+class FailedTask:
+    """A task with at least one failed rollout and no scored rollout."""
+
+    task: int
+    rollouts: int = 0
+    """The number of planned rollouts."""
+    failed: Counter[str] = field(default_factory=Counter)
+    message: str = ""
+    """The message of the last attempt of the task's last failed rollout."""
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the task in the format of the metrics file."""
+        return {
+            TASK_INDEX_KEY: self.task,
+            "num_rollouts": 0,
+            "expected_num_rollouts": self.rollouts,
+            "failed": dict(self.failed),
+            "message": self.message,
+        }
+
+
+@dataclass
+class AgentOutcomes:
+    """The rollouts of one agent: planned = scored + failed + unresolved. Attempts are not counted separately."""
+
+    planned_of: Counter[int] = field(default_factory=Counter)
+    """Planned rollouts per task."""
+    scored: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    """Failed rollouts per cause of their last attempt."""
+    failed_tasks: list[FailedTask] = field(default_factory=list)
+    row_numbers: Counter[str] = field(default_factory=Counter)
+    """For each numeric field of the rows, the sum of its values over the scored rollouts."""
+    rows_with: Counter[str] = field(default_factory=Counter)
+    """For each numeric field of the rows, the number of scored rollouts whose row has the field."""
+
+    def outcomes(self) -> LedgerOutcomes:
+        """Return the counts in the format of the metrics file.
+
+        Rollouts that did not start, did not end, or returned a result with `_ng_no_persist` are unresolved.
+        """
+        planned, failed = self.planned_of.total(), dict(self.failed)
+        unresolved = planned - self.scored - self.failed.total()
+        return LedgerOutcomes(planned=planned, scored=self.scored, failed=failed, unresolved=unresolved)
+
+    def echoed(self, agent_metrics: Mapping[str, object]) -> list[str]:
+        """Return the numeric fields that the verifier only copied: their mean equals the mean in the input rows."""
+        return sorted(
+            name
+            for name, count in self.rows_with.items()
+            if count == self.scored
+            and isinstance(mean := agent_metrics.get(f"mean/{name}"), int | float)
+            and isclose(mean, self.row_numbers[name] / count, rel_tol=1e-6)
+        )
+
+    def pessimistic(self, mean: float) -> float:
+        """Return the mean over scored and failed rollouts, with 0 for each failed one."""
+        return mean * self.scored / (self.scored + self.failed.total())
+
+
+def outcomes_by_agent(files: RunFiles) -> dict[str, AgentOutcomes]:
+    """Return the outcomes of each agent of a run that has a ledger."""
+    failures = failures_in(events_in(files.ledger, "failures"))
+    without_score = {key.task for key in failures}
+
+    def scored_keys() -> Iterator[TaskKey]:
+        for event in events_in(files.ledger, "results"):
+            without_score.discard(event["task"])
+            yield TaskKey(event["task"], event["repeat"])
+
+    scored = KeySet(scored_keys())
+    ledgers: dict[str, AgentOutcomes] = {}
+    failed_tasks: dict[int, FailedTask] = {}
+    for key, row in keyed_rows(files.materialized):
+        ledger = ledgers.setdefault(str(row.agent), AgentOutcomes())
+        ledger.planned_of[key.task] += 1
+        failure = failures.get(key)
+        if key in scored:
+            ledger.scored += 1
+            numbers = numbers_of(row)
+            ledger.row_numbers.update(numbers)
+            ledger.rows_with.update(numbers.keys())
+        elif failure:
+            ledger.failed[failure.cause] += 1
+        if key.task not in without_score:
+            continue
+        task = failed_tasks.get(key.task)
+        if task is None:
+            task = failed_tasks[key.task] = FailedTask(key.task)
+            ledger.failed_tasks.append(task)
+        task.rollouts += 1
+        if failure:
+            task.failed[failure.cause] += 1
+            task.message = failure.message
+    return ledgers
 
 
 async def aggregate(client: ServerClient | None, files: RunFiles) -> list[AgentMetrics]:
     """Request each agent's metrics, add its ledger, and write them next to the results.
 
-    `ledger` counts the agent's planned, scored, failed (by cause) and unresolved rollouts. Means cover the scored
-    rollouts; `pessimistic/mean/reward` also counts each failed one as 0. `failed_tasks` lists the tasks with failed
-    rollouts and no score. `row_fields` lists the numeric fields that the verifier only copied from the rows.
-    `integer_fields` lists the fields that are integers in all rollouts.
+    Means cover the scored rollouts; `pessimistic/mean/reward` also counts each failed one as 0.
 
     If there is no client, compute only the metrics that every environment has. An agent without scored rollouts has
     only `ledger`, `failed_tasks` and the pessimistic mean. If an agent does not return its metrics, write those of
     the other agents and raise `DataError`.
     """
-    ledgers = await asyncio.to_thread(ledgers_of, files)
+    ledgers = await asyncio.to_thread(outcomes_by_agent, files)
     return await aggregate_all(client, [files.results], files.metrics, ledgers=ledgers)
 
 
@@ -70,9 +162,9 @@ async def aggregate_all(
     results: Sequence[Path],
     written: Path,
     *,
-    ledgers: Mapping[str, Ledger] | None = None,
+    ledgers: Mapping[str, AgentOutcomes] | None = None,
     server_of: Callable[[str], str] = str,
-    rollouts: Iterable[JsonObject] | None = None,
+    rollouts: Iterable[Row] | None = None,
 ) -> list[AgentMetrics]:
     """Aggregate the rollouts of several files and save the metrics as `written`, with ledgers if they are passed.
 
@@ -84,7 +176,8 @@ async def aggregate_all(
     ledgers = ledgers or {}
     gate = asyncio.Semaphore(ASKED_AT_ONCE)
     with ExitStack() as stack:
-        placed = _rollouts_in(results) if rollouts is None else _named(rollouts)
+        named = ((f"results[{number}]", row) for number, row in enumerate(rollouts or ()))
+        placed = _rollouts_in(results) if rollouts is None else named
         asked = await asyncio.to_thread(_asked, placed, written.parent, stack)
         _forget(written)
         answers = await asyncio.gather(
@@ -126,7 +219,7 @@ def _with_intervals(metrics: AgentMetrics) -> AgentMetrics:
     return metrics
 
 
-def _rewards_by_task(groups: Sequence[JsonObject]) -> dict[int, list[float]]:
+def _rewards_by_task(groups: Sequence[Mapping[str, object]]) -> dict[int, list[float]]:
     infos = [info if isinstance(info := group.get("rollout_infos"), list) else [] for group in groups]
     found = {
         place: [reward for info in each if isinstance(info, dict) and (reward := Row(info).reward) is not None]
@@ -135,8 +228,8 @@ def _rewards_by_task(groups: Sequence[JsonObject]) -> dict[int, list[float]]:
     return {place: rewards for place, rewards in found.items() if rewards}
 
 
-def _with_ledger(metrics: AgentMetrics, ledgers: Mapping[str, Ledger]) -> AgentMetrics:
-    ledger = ledgers.get(str(Row(metrics).agent))
+def _with_ledger(metrics: AgentMetrics, ledgers: Mapping[str, AgentOutcomes]) -> AgentMetrics:
+    ledger = ledgers.get(metrics["agent_ref"]["name"])
     if ledger is None:
         return metrics
     agent_metrics = metrics["agent_metrics"]
@@ -149,12 +242,11 @@ def _with_ledger(metrics: AgentMetrics, ledgers: Mapping[str, Ledger]) -> AgentM
         if task is not None and isinstance(rollouts, int) and (expected := ledger.planned_of[task]):
             group.update(completeness(rollouts, expected))
     echoed = ledger.echoed(agent_metrics)
-    return {
-        **metrics,
-        "ledger": ledger.as_dict(),
-        "failed_tasks": [task.as_dict() for task in ledger.failed_tasks],
-        **({"row_fields": echoed} if echoed else {}),
-    }
+    metrics["ledger"] = ledger.outcomes()
+    metrics["failed_tasks"] = [task.as_dict() for task in ledger.failed_tasks]
+    if echoed:
+        metrics["row_fields"] = echoed
+    return metrics
 
 
 @dataclass(frozen=True)
@@ -165,7 +257,7 @@ class _Asked:
     is_integer: dict[str, bool] = field(default_factory=dict)
     """Whether a numeric or boolean field is an integer in all rollouts, keyed by the field's name."""
 
-    def add(self, rollout: JsonObject) -> None:
+    def add(self, rollout: Mapping[str, object]) -> None:
         for name, value in rollout.items():
             if isinstance(value, int | float) and not name.startswith(PRIVATE_PREFIX):
                 is_integer = isinstance(value, int) and not isinstance(value, bool)
@@ -176,27 +268,20 @@ class _Asked:
         return sorted(name for name, is_integer in self.is_integer.items() if is_integer)
 
 
-def _rollouts_in(results: Sequence[Path]) -> Iterator[tuple[str, JsonObject]]:
+def _rollouts_in(results: Sequence[Path]) -> Iterator[tuple[str, Row]]:
     """Yield the place of each rollout, as `file:line`, and the rollout."""
     for path in results:
         for line in read_lines(path):
-            yield f"{path}:{line.number}", line.row
+            yield f"{path}:{line.number}", Row(line.row)
 
 
-def _named(rollouts: Iterable[JsonObject]) -> Iterator[tuple[str, JsonObject]]:
-    for number, rollout in enumerate(rollouts):
-        yield f"results[{number}]", rollout
-
-
-def _asked(rollouts: Iterable[tuple[str, JsonObject]], folder: Path, stack: ExitStack) -> dict[str, _Asked]:
+def _asked(rollouts: Iterable[tuple[str, Row]], folder: Path, stack: ExitStack) -> dict[str, _Asked]:
     """Return the request for each agent. Large bodies are kept on disk until they are sent."""
     asked: dict[str, _Asked] = {}
-    for place, rollout in rollouts:
-        row = Row(rollout)
+    for place, row in rollouts:
         agent = row.agent
         if agent is None:
-            what = f"{AGENT_REF_KEY}.name is missing. Pass a file that a collection wrote."
-            raise DataError(f"{place}: {what}")
+            raise DataError(f"{place}: agent_ref.name is missing. Pass a file that a collection wrote.")
         of_agent = asked.get(agent)
         if of_agent is None:
             spooled = SpooledTemporaryFile(KEPT_IN_MEMORY_BYTES, dir=str(folder))  # noqa: SIM115 - the stack closes it
@@ -220,13 +305,12 @@ async def _metrics_of(
 ) -> AgentMetrics | str:
     """Return an agent's metrics, or an error message."""
     if asked is None:
-        return {AGENT_REF_KEY: {"name": agent}, **AggregateMetrics().model_dump()}
+        return _entry(agent, AggregateMetrics(), [])
     body, integers = asked.body, asked.integer_fields()
-    known = {AGENT_REF_KEY: {"name": agent}, **({"integer_fields": integers} if integers else {})}
     if client is None:
         body.seek(0)
         rows = orjson.loads(body.read())["verify_responses"]
-        return {**known, **dict(compute_aggregate_metrics(rows))}
+        return _entry(agent, compute_aggregate_metrics(rows), integers)
     timeouts = Timeouts(read_s=AGGREGATION_TIMEOUT_S, total_s=AGGREGATION_TIMEOUT_S)
     async with gate:
         body.seek(0)
@@ -238,14 +322,23 @@ async def _metrics_of(
     try:
         if reply.ok:
             # Parse the reply without pydantic, because its parser accepts fewer levels than a result may have.
-            return {**known, **dict(AggregateMetrics.model_validate(loads_exact(answer)))}
+            return _entry(agent, AggregateMetrics.model_validate(loads_exact(answer)), integers)
     except ValueError:
         pass  # An invalid reply is reported below.
     problem = f"{server} did not return metrics: /aggregate_metrics returned {reply.status}: {readable(answer)}"
     return f"{problem}. {WHEN_TOO_LARGE}" if b"(max_request_bytes)" in answer else problem
 
 
-def _stripped(row: Row) -> JsonObject:
+def _entry(agent: str, found: AggregateMetrics, integers: list[str]) -> AgentMetrics:
+    entry = AgentMetrics(agent_ref={"name": agent})
+    if integers:
+        entry["integer_fields"] = integers
+    entry["group_level_metrics"], entry["agent_metrics"] = found.group_level_metrics, found.agent_metrics
+    entry["key_metrics"] = found.key_metrics
+    return entry
+
+
+def _stripped(row: Row) -> Mapping[str, object]:
     kept = {key: value for key, value in row.fields.items() if key not in STRIPPED}
     return {**kept, "response": {"usage": row.usage}} if row.usage else kept
 

@@ -7,7 +7,7 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,20 +19,17 @@ from nemo_gym.errors import ModelFailed, Overloaded, RolloutCancelled
 from nemo_gym.http.open_files import most_incoming_calls, open_files_limit, raise_open_files_limit
 from nemo_gym.http.reply_cache import Counts, counts_of
 from nemo_gym.jsonl import Appender, WriteFailed
-from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
-from nemo_gym.rollouts.budget import Budget
+from nemo_gym.rollouts.budget import Budget, Precision
 from nemo_gym.rollouts.concurrency import AdaptiveLimit, FixedLimit
-from nemo_gym.rollouts.control.control import CANCELLED, MOST_AT_ONCE, Control, Floor
+from nemo_gym.rollouts.control.control import CANCELLED, MOST_AT_ONCE, Control, Floor, Owed
 from nemo_gym.rollouts.control.listening import listening
-from nemo_gym.rollouts.group_order import TaskOrder
-from nemo_gym.rollouts.groups import GroupedTasks
-from nemo_gym.rollouts.line_digests import LineDigests
+from nemo_gym.rollouts.groups import GroupedTasks, TaskOrder
+from nemo_gym.rollouts.ledger_writer import LedgerWriter, write_ended
 from nemo_gym.rollouts.opening import OpenRun
 from nemo_gym.rollouts.outcome import Outcome, Record, Summary, shape_of
-from nemo_gym.rollouts.precision import Precision
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens, kept_until_the_end
 from nemo_gym.rollouts.run_watch import RunWatch
-from nemo_gym.rollouts.runner import Runner, failed
+from nemo_gym.rollouts.runner import AttemptLimits, Runner, failed, run_to_its_end
 from nemo_gym.schemas.row import Row, TaskKey, offsets_by, rows_at, rows_in
 
 logger = logging.getLogger(__name__)
@@ -77,32 +74,35 @@ async def collect(
         on_stop=on_stop,
     )
     on_control(control)
-    run.record.runs_with(control.limit)
+    run.record.concurrency = control.limit
     cached_before = _calls_of_cache(client)
     try:
         hide = run.secrets.mask_bytes if run.secrets else None
         with (
-            LineDigests(run.files) as digests,
-            Appender(run.files.results, hide=hide, announce=digests.add) as results,
+            Appender(run.files.results, hide=hide) as results,
             Appender(run.files.failures, hide=hide) as failures,
             Appender(run.files.ungraded, hide=hide) if run.has_groups else nullcontext() as ungraded,
         ):
-            tokens = RecordedTokens.of(client, run.record.identity)
+            tokens = RecordedTokens.of(client, run.record.run_id)
             if tokens is not None:
-                await tokens.drop_left_by({run.record.identity, *run.earlier_ids})
+                await tokens.drop_left_by({run.record.run_id, *run.earlier_ids})
             runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s, tokens=tokens)
-            async with (
-                asyncio.TaskGroup() as group,
-                kept_until_the_end(tokens),
-                listening(control, run.collection),
-            ):
-                stop_early = None if settings.no_early_stop else EarlyStop(control.drain)
-                take = dispatch.watching(on_record if stop_early is None else stop_early.watching(on_record))
-                recorder = Recorder(runner, limits, watch, results, failures, summary, take, groups, ungraded, control)
-                work = _Work(run, recorder, control, digests=digests, dispatch=dispatch)
+            async with asyncio.TaskGroup() as group, kept_until_the_end(tokens), listening(control, run.collection):
+                early_stop = None if settings.no_early_stop else EarlyStop(control.drain)
+
+                def take(record: Record, summary: Summary) -> None:
+                    dispatch.end(record)
+                    on_record(record, summary)
+                    if early_stop is not None:
+                        early_stop.count(record)
+
+                recorder = Recorder(
+                    runner, limits, watch, results, failures, run.ledger, summary, take, groups, ungraded, control
+                )
+                work = _Work(run, recorder, control, dispatch)
                 keeping = group.create_task(work.keep())
                 watching = group.create_task(watch.watch())
-                await dispatch.ending(work.run(dispatch.rows()))
+                await dispatch.ending(work.through(dispatch.rows()))
                 keeping.cancel()
                 watching.cancel()
             if tokens is not None:
@@ -116,7 +116,6 @@ async def collect(
     except WriteFailed as error:
         raise _with_advice(error, run) from error
     finally:
-        control.finish()
         summary.close()
         summary.ended_by = dispatch.ended_by() or summary.ended_by
         cached = _calls_of_cache(client)
@@ -125,86 +124,78 @@ async def collect(
     return summary
 
 
+@dataclass
 class _Work:
     """The state that the workers of one run share."""
 
-    def __init__(
-        self,
-        run: OpenRun,
-        recorder: Recorder,
-        control: Control,
-        *,
-        digests: LineDigests,
-        dispatch: Dispatch,
-    ) -> None:
-        self._run = run
-        self._dispatch = dispatch
-        self._admit = dispatch.admit
-        self._recorder = recorder
-        self._control = control
-        self._digests = digests
-        self._workers = 0
+    run: OpenRun
+    recorder: Recorder
+    control: Control
+    dispatch: Dispatch
+    workers: int = 0
 
-    async def run(self, tasks: Iterator[Row]) -> None:
-        async with asyncio.TaskGroup() as workers:
-            self._widen(workers, tasks)
-            self._control.floor = Floor(
-                is_open=lambda: self._workers > 0,
-                widen=partial(self._widen, workers, tasks),
-                spawn=workers.create_task,
-                more_rows=self._dispatch.more_rows,
-                no_more_rows=self._dispatch.no_more_rows,
+    async def through(self, tasks: Iterator[Row]) -> None:
+        """Run all tasks. Return when the last worker has ended."""
+        async with asyncio.TaskGroup() as group:
+            self._widen(group, tasks)
+            self.control.floor = Floor(
+                is_open=lambda: self.workers > 0,
+                widen=partial(self._widen, group, tasks),
+                spawn=group.create_task,
+                more_rows=self.dispatch.budget.more_rows,
+                no_more_rows=self.dispatch.budget.no_more_rows,
             )
 
     def _widen(self, group: asyncio.TaskGroup, tasks: Iterator[Row]) -> None:
         """Start workers up to the current limit. All workers take their tasks from the same iterator."""
-        summary = self._run.summary
-        wanted = min(self._control.limit.limit, max(1, summary.planned - summary.finished))
-        while self._workers < wanted:
-            self._workers += 1
-            group.create_task(self._through(group, tasks))
+        summary = self.run.summary
+        wanted = min(self.control.limit.limit, max(1, summary.planned - summary.finished))
+        while self.workers < wanted:
+            self.workers += 1
+            group.create_task(self._worker(group, tasks))
 
-    async def _through(self, group: asyncio.TaskGroup, tasks: Iterator[Row]) -> None:
+    async def _worker(self, group: asyncio.TaskGroup, tasks: Iterator[Row]) -> None:
         # All workers share one iterator, so a task is created only when a slot is free.
         while await self._may_start():
-            row, failed_before = self._control.next_again() or self._next(tasks)
-            if row is None:
-                self._dispatch.no_more_rows()
+            owed = self.control.next_again() or self._next(tasks)
+            if owed is None:
+                self.dispatch.budget.no_more_rows()
                 break
-            self._dispatch.begin()
+            self.dispatch.budget.begin()
             began_at = time.monotonic()
-            cause = await self._recorder.run(row, failed_before=failed_before)
+            cause = await self.recorder.run(owed.row, failed_before=owed.failed_before)
             took_s = time.monotonic() - began_at
-            if self._control.limit.ended(took_s, was_overloaded=cause == Overloaded.failure_class):
+            if self.control.limit.ended(took_s, was_overloaded=cause == Overloaded.failure_class):
                 self._widen(group, tasks)
-        self._workers -= 1
+        self.workers -= 1
 
     async def _may_start(self) -> bool:
         """Wait while the run is paused or its budget has no room for another rollout. Return whether one may start."""
-        if not await self._control.may_start() or self._workers > self._control.limit.limit:
+        if not await self.control.may_start() or self.workers > self.control.limit.limit:
             return False
         # Wait before taking a row, because rollouts that end during the wait may make the row unnecessary.
-        return self._admit is None or await self._admit()
+        budget = self.dispatch.budget
+        return not budget.admits or await budget.admit()
 
-    def _next(self, tasks: Iterator[Row]) -> tuple[Row | None, str | None]:
+    def _next(self, tasks: Iterator[Row]) -> Owed | None:
         row = next(tasks, None)
-        return row, None if row is None else self._run.earlier.cause_of(row)
+        return None if row is None else Owed(row, self.run.earlier.cause_of(row))
 
     async def keep(self) -> None:
         """Periodically sync the written records to disk, and record the progress."""
         while True:
             await asyncio.sleep(SYNC_EVERY_S)
-            self._control.sample()
+            self.control.sample()
             await asyncio.to_thread(self._sync)
 
     def _sync(self) -> None:
-        self._digests.sync()
-        self._recorder.results.sync()
-        self._recorder.failures.sync()
-        if self._recorder.ungraded is not None:
-            self._recorder.ungraded.sync()
-        if self._run.record.is_due():
-            self._run.record.write()
+        self.recorder.results.sync()
+        self.recorder.failures.sync()
+        self.run.ledger.sync()
+        if self.recorder.ungraded is not None:
+            self.recorder.ungraded.sync()
+        if self.run.record.is_due():
+            self.run.record.write()
 
 
 def _calls_of_cache(client: ServerClient) -> Counts | None:
@@ -223,10 +214,7 @@ def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
 def _with_advice(error: BaseException, run: OpenRun) -> BaseException:
     if not isinstance(error, WriteFailed):
         return error
-    return WriteFailed(
-        f"{error} The {run.summary.scored} scored rollouts are saved in {run.files.results}. Free some disk space, "
-        "then resume with --resume."
-    )
+    return WriteFailed(f"{error} The {run.summary.scored} scored rollouts are saved in {run.files.results}.")
 
 
 def allowed_connections(wanted: int) -> int:
@@ -251,6 +239,7 @@ class Recorder:
     watch: RunWatch
     results: Appender
     failures: Appender
+    ledger: LedgerWriter
     summary: Summary
     on_record: OnRecord
     """Called for each ended task after its record is written."""
@@ -270,7 +259,7 @@ class Recorder:
 
         def repeat(record: Record) -> None:
             nonlocal failed_before
-            self.failures.write(record.row.fields)
+            write_ended(record, self.results, self.failures, self.ledger)
             self.summary.repeat(record, failed_before=failed_before)
             failed_before = record.cause
 
@@ -286,8 +275,7 @@ class Recorder:
 
     def _end(self, row: Row, record: Record) -> None:
         """Write the final record of a task, and count it."""
-        if record.outcome is not Outcome.UNRESOLVED:
-            (self.results if record.outcome is Outcome.SCORED else self.failures).write(record.row.fields)
+        write_ended(record, self.results, self.failures, self.ledger)
         failed_before = self._failed_before.pop(row.key)
         self.summary.count(record, failed_before=failed_before)
         if self.control is not None:
@@ -324,16 +312,7 @@ class EarlyStop:
         self._is_over = False
         self._failures = Counter[str]()
 
-    def watching(self, on_record: OnRecord) -> OnRecord:
-        """Return `on_record`, extended so that each ended rollout is counted."""
-
-        def take(record: Record, summary: Summary) -> None:
-            on_record(record, summary)
-            self._count(record)
-
-        return take
-
-    def _count(self, record: Record) -> None:
+    def count(self, record: Record) -> None:
         """Count an ended rollout. A failure counts if neither a retry nor another row is likely to succeed."""
         if self._is_over:
             return
@@ -362,55 +341,33 @@ class Dispatch:
         self._run = run
         self._settings = run.settings
         self._order = TaskOrder(run.files, run.earlier, groups) if run.has_groups else None
-        self._budget = Budget(run.settings, run.summary, run.prices, self.continues_a_group)
+        self.budget = Budget(run.settings, run.summary, run.prices, self.continues_a_group)
         wanted = run.settings.until_halfwidth
-        self._precision = None if wanted is None else Precision(wanted, run.files.results)
+        self._precision = None if wanted is None else Precision(wanted, run.files)
         self._is_over = False
 
     def rows(self) -> Iterator[Row]:
         """Yield the rollouts that still have to run."""
+        if self._run.summary.finished == self._run.summary.planned:
+            # Do not read the rows of a finished run, of which there may be millions.
+            return iter(())
         tasks = self._run.files.materialized
         if self._order is not None:
-            return self._budget.in_time(self._order.rows())
+            return self.budget.in_time(self._order.rows())
+        precision, interleaves = self._precision, self._settings.interleave_repeats
+        in_order = precision is None and not interleaves
+        owed = self._run.earlier.owed(rows_in(tasks) if in_order else by_repeat(tasks, shuffles=precision is not None))
+        return self.budget.in_time(owed if precision is None else precision.within(owed))
+
+    def end(self, record: Record) -> None:
+        """Count an ended rollout towards the precision and the budget."""
         if self._precision is not None:
-            return self._budget.in_time(self._precision.within(self._run.earlier.owed(shuffled_by_repeat(tasks))))
-        ordered = by_repeat(tasks) if self._settings.interleave_repeats else rows_in(tasks)
-        return self._budget.in_time(self._run.earlier.owed(ordered))
-
-    def watching(self, on_record: OnRecord) -> OnRecord:
-        """Return `on_record`, extended so that each ended rollout counts towards the precision and the budget."""
-        precision, budget = self._precision, self._budget
-        if precision is None and not budget.admits:
-            return on_record
-
-        def take(record: Record, summary: Summary) -> None:
-            if precision is not None:
-                precision.end(record)
-            budget.end()
-            on_record(record, summary)
-
-        return take
-
-    @property
-    def admit(self) -> Callable[[], Awaitable[bool]] | None:
-        """A function to await before each rollout. It returns whether the rollout may start. None if all may start."""
-        return self._budget.admit if self._budget.admits else None
+            self._precision.end(record)
+        self.budget.end()
 
     def continues_a_group(self) -> bool:
         """Return whether the group of the next rollout has begun. If so, this rollout must start, too."""
         return self._order is not None and self._order.continues_a_group()
-
-    def begin(self) -> None:
-        """Count a rollout that starts. Call this right after `admit`, once the rollout's row is known."""
-        self._budget.begin()
-
-    def no_more_rows(self) -> None:
-        """Record that all rollouts have started, so that no worker waits for the budget any longer."""
-        self._budget.no_more_rows()
-
-    def more_rows(self) -> None:
-        """Allow rollouts to start again after `no_more_rows`, because some were requeued."""
-        self._budget.more_rows()
 
     async def ending(self, work: Coroutine[object, None, None]) -> None:
         """Await the work, and cancel it after `max_seconds`."""
@@ -427,27 +384,18 @@ class Dispatch:
         if self._is_over:
             return f"max_seconds: {self._settings.max_seconds:g} s have passed"
         reached = None if self._precision is None else self._precision.reached()
-        return self._budget.ended_by or reached
+        return self.budget.ended_by or reached
 
 
-def by_repeat(path: Path) -> Iterator[Row]:
-    """Yield the first repeats of all tasks, then the second ones, and so on, with one row in memory at a time."""
-    repeat, last = 0, 0
-    while repeat <= last:
-        for row in rows_in(path):
-            last = max(last, row.key.repeat)
-            if row.key.repeat == repeat:
-                yield row
-        repeat += 1
+def by_repeat(path: Path, *, shuffles: bool) -> Iterator[Row]:
+    """Yield the first repeats of all tasks, then the second ones, and so on, with one row in memory at a time.
 
-
-def shuffled_by_repeat(path: Path) -> Iterator[Row]:
-    """Yield the rows like `by_repeat`, but with the tasks of each repeat in a random order. The random seed is fixed.
-
-    Any prefix of this order is a random sample of the tasks. A prefix of a file that is sorted by subject is not.
+    With `shuffles`, the tasks of each repeat are in a random order with a fixed seed. Any prefix of this order is a
+    random sample of the tasks. A prefix of a file that is sorted by subject is not.
     """
     offsets = offsets_by(path, lambda key: key.repeat)
     chance = random.Random(0)
     for repeat in sorted(offsets):
-        chance.shuffle(offsets[repeat])
+        if shuffles:
+            chance.shuffle(offsets[repeat])
         yield from rows_at(path, offsets[repeat])

@@ -6,9 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
-
-from nemo_gym.jsonl import JsonObject
+from typing import NamedTuple
 
 FIRST_LIMIT = 16
 LEAST_WINDOW_S = 1.0
@@ -29,14 +27,6 @@ OVERLOADED_SHARE = 0.01
 STEPS_KEPT = 200
 
 
-class Phase(StrEnum):
-    """The phase of the search for the best limit."""
-
-    DOUBLING = "doubling"
-    PROBING = "probing"
-    HOLDING = "holding"
-
-
 @dataclass(frozen=True)
 class Step:
     """A measurement window and the resulting decision."""
@@ -50,12 +40,27 @@ class Step:
     """The new limit."""
     why: str
 
-    def as_dict(self) -> JsonObject:
+    def as_dict(self) -> dict[str, object]:
         """Return the step in the format of the run's record."""
         return {
             "at_s": round(self.at_s, 1), "limit": self.limit, "rollouts_per_s": round(self.per_s, 2),
             "median_s": round(self.median_s, 3), "overloaded": self.overloaded, "then": self.then, "why": self.why,
         }  # fmt: skip
+
+
+class _Measured(NamedTuple):
+    limit: int
+    per_s: float
+    median_s: float
+
+    def averaged(self, other: _Measured) -> _Measured:
+        return _Measured(self.limit, (self.per_s + other.per_s) / 2, (self.median_s + other.median_s) / 2)
+
+
+class _Decision(NamedTuple):
+    then: int
+    """The new limit."""
+    why: str
 
 
 @dataclass(frozen=True)
@@ -87,12 +92,12 @@ class AdaptiveLimit:
 
     def __post_init__(self) -> None:
         self.limit = min(self.first, self.most)
-        self._phase = Phase.DOUBLING
         self._began_at = self._window_at = self.clock()
         self._seconds: list[float] = []
         self._overloaded = 0
-        self._base: tuple[int, float, float] | None = None
-        """The limit to compare others with, its throughput, and its median duration; None if not measured yet."""
+        self._base: _Measured | None = None
+        """The measurement that others are compared with; None if not measured yet. Another limit is on trial."""
+        self._is_doubling = True
         self._windows_held = 0
         self._probes_up = False
 
@@ -106,76 +111,56 @@ class AdaptiveLimit:
         if not is_full and lasted_s < LONGEST_WINDOW_S:
             return False
         before = self.limit
-        self._decide(len(self._seconds) / max(lasted_s, 1e-6), statistics.median(self._seconds), now)
-        self._seconds, self._overloaded, self._window_at = [], 0, now
-        return self.limit != before
-
-    def _decide(self, per_s: float, median_s: float, now: float) -> None:
-        overloaded = self._overloaded
-        if overloaded > OVERLOADED_SHARE * len(self._seconds):
-            then, why = self._lowered(BACK_OFF), "overloaded"
-            self._hold(None)
-        elif self._phase is Phase.DOUBLING:
-            then, why = self._after_doubling(per_s, median_s)
-        elif self._phase is Phase.PROBING:
-            then, why = self._after_probe(per_s, median_s)
-        else:
-            then, why = self._after_holding(per_s, median_s)
-        self.steps.append(Step(now - self._began_at, self.limit, per_s, median_s, overloaded, then, why))
+        per_s, median_s = len(self._seconds) / max(lasted_s, 1e-6), statistics.median(self._seconds)
+        then, why = self._decision(_Measured(before, per_s, median_s))
+        self.steps.append(Step(now - self._began_at, before, per_s, median_s, self._overloaded, then, why))
         del self.steps[:-STEPS_KEPT]
-        self.limit = then
+        self._seconds, self._overloaded, self._window_at, self.limit = [], 0, now, then
+        return then != before
 
-    def _after_doubling(self, per_s: float, median_s: float) -> tuple[int, str]:
-        if self._base is not None and per_s < WORTH_DOUBLING * self._base[1]:
-            base = self._base
-            if per_s > base[1]:
-                base = (self.limit, per_s, median_s)
-            self._hold(base)
-            return base[0], "doubling did not help"
-        self._base = (self.limit, per_s, median_s)
-        if self.limit == self.most:
-            self._hold(self._base)
-            return self.limit, "maximum reached"
-        return min(self.most, 2 * self.limit), "throughput grew"
-
-    def _after_probe(self, per_s: float, median_s: float) -> tuple[int, str]:
-        assert self._base is not None
-        limit, base_per_s, _ = self._base
-        was_up = self.limit > limit
-        if per_s < (WORTH_GROWING if was_up else 1.0) * base_per_s:
-            self._hold(self._base)
-            return limit, "a few more did not help" if was_up else "a few fewer lowered throughput"
-        self._base = (self.limit, per_s, median_s)
-        # Take another step in the same direction, because this one helped.
-        return self._probe(up=was_up)
-
-    def _after_holding(self, per_s: float, median_s: float) -> tuple[int, str]:
-        self._windows_held += 1
-        if self._base is None:
-            self._base = (self.limit, per_s, median_s)
-            return self.limit, "measured"
-        _, base_per_s, base_median_s = self._base
-        if median_s > SLOWER * base_median_s and per_s < LESS * base_per_s:
-            self._hold(None)
-            return self._lowered(LESS), "slower, with less throughput"
+    def _decision(self, measured: _Measured) -> _Decision:
+        base = self._base
+        if self._overloaded > OVERLOADED_SHARE * len(self._seconds):
+            return self._lowered(BACK_OFF, "overloaded")
+        if base is not None and base.limit != self.limit:
+            return self._after_trial(measured, base)
+        if base is not None and measured.median_s > SLOWER * base.median_s and measured.per_s < LESS * base.per_s:
+            return self._lowered(LESS, "slower, with less throughput")
         # Average the reference measurement with the latest one, because the tasks change during a run.
-        self._base = (self.limit, (base_per_s + per_s) / 2, (base_median_s + median_s) / 2)
-        if self._windows_held < WINDOWS_BETWEEN_PROBES:
-            return self.limit, "held"
+        self._base = measured if base is None else base.averaged(measured)
+        if self._is_doubling:
+            return self._try(up=True)
+        self._windows_held += 1
+        if base is None or self._windows_held < WINDOWS_BETWEEN_PROBES:
+            return _Decision(self.limit, "measured" if base is None else "held")
         self._probes_up = not self._probes_up
-        return self._probe(up=self._probes_up)
+        return self._try(up=self._probes_up)
 
-    def _probe(self, *, up: bool) -> tuple[int, str]:
-        step = max(1, round(GROWTH * self.limit))
+    def _after_trial(self, measured: _Measured, base: _Measured) -> _Decision:
+        was_up = measured.limit > base.limit
+        wanted = WORTH_DOUBLING if self._is_doubling else WORTH_GROWING if was_up else 1.0
+        if measured.per_s >= wanted * base.per_s:
+            self._base = measured
+            # Take another step in the same direction, because this one helped.
+            return self._try(up=was_up)
+        self._windows_held = 0
+        if self._is_doubling:
+            self._is_doubling = False
+            self._base = max(base, measured, key=lambda each: each.per_s)
+            return _Decision(self._base.limit, "doubling did not help")
+        return _Decision(base.limit, "a few more did not help" if was_up else "a few fewer lowered throughput")
+
+    def _try(self, *, up: bool) -> _Decision:
+        """Change the limit by a step if the bounds allow it."""
+        step = self.limit if self._is_doubling else max(1, round(GROWTH * self.limit))
         then = min(self.most, self.limit + step) if up else max(1, self.limit - step)
         if then == self.limit:
-            self._hold(self._base)
-            return then, "held"
-        self._phase = Phase.PROBING
-        return then, "trying a few more" if up else "trying a few fewer"
+            why = "maximum reached" if self._is_doubling else "held"
+            self._is_doubling, self._windows_held = False, 0
+            return _Decision(then, why)
+        why = "throughput grew" if self._is_doubling else "trying a few more" if up else "trying a few fewer"
+        return _Decision(then, why)
 
-    def _lowered(self, factor: float) -> int:
-        return max(1, int(self.limit * factor))
-
-    def _hold(self, base: tuple[int, float, float] | None) -> None:
-        self._phase, self._base, self._windows_held = Phase.HOLDING, base, 0
+    def _lowered(self, factor: float, why: str) -> _Decision:
+        self._base, self._is_doubling, self._windows_held = None, False, 0
+        return _Decision(max(1, int(self.limit * factor)), why)

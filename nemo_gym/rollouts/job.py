@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from glob import escape
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
-from nemo_gym.config.suggestions import did_you_mean
 from nemo_gym.data.skills import SkillsConfig
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, OutputPath
 from nemo_gym.paths import resolved
 from nemo_gym.schemas.responses import ResponseCreateParams
+from nemo_gym.text import did_you_mean
 
 FailedShare = Annotated[float | None, Field(ge=0, le=1)]
 
@@ -59,7 +59,7 @@ class CollectionSettings(AttemptSettings):
     output_jsonl_fpath: OutputPath
     """The file for the scored rollouts, one per line. The run's other files are written next to it."""
     agent_name: str | None = None
-    """The agent for rows without an agent_ref."""
+    """The agent for rows without an agent_ref. Without input_jsonl_fpath, run only its datasets."""
     limit: PositiveInt | None = None
     """Use only this many rows, from the start of the input or of each agent's datasets. Default: all."""
     shard: str | None = None
@@ -131,7 +131,7 @@ class CollectionSettings(AttemptSettings):
 
     @field_validator("responses_create_params")
     @classmethod
-    def _fits_a_request(cls, given: JsonObject) -> JsonObject:
+    def _fits_a_request(cls, given: dict[str, object]) -> dict[str, object]:
         known = ResponseCreateParams.model_fields
         for key in given:
             if key not in known:
@@ -179,12 +179,21 @@ class EndToEndJob(CollectionSettings):
         return self
 
 
+FileName = Literal["results", "failures", "materialized_inputs"]
+"""A file with rows of rollouts, by the end of its name. `results` is the output itself."""
+
+
 class RunFiles(BaseModel):
     """The files of one run, named after its output."""
 
     model_config = ConfigDict(frozen=True)
 
     results: Path
+
+    @property
+    def folder(self) -> Path:
+        """The folder with all files of the run that other programs do not read."""
+        return self._beside("_run")
 
     def _beside(self, suffix: str) -> Path:
         return self.results.with_name(f"{self.results.stem}{suffix}")
@@ -207,7 +216,7 @@ class RunFiles(BaseModel):
     @property
     def ungraded(self) -> Path:
         """The file with the ended rollouts that are graded when the others of their task have ended."""
-        return self._beside("_ungraded.jsonl")
+        return self.folder / "ungraded.jsonl"
 
     @property
     def metrics(self) -> Path:
@@ -220,15 +229,22 @@ class RunFiles(BaseModel):
         return self._beside("_run.json")
 
     @property
-    def digests(self) -> Path:
-        """The file with the digests of the lines in the results file."""
-        return self._beside("_line_digests.bin")
+    def ledger(self) -> Path:
+        """The file with the events of the run."""
+        return self.folder / "ledger.jsonl"
+
+    @property
+    def with_rows(self) -> Mapping[FileName, Path]:
+        """The files whose rows the ledger names."""
+        return {
+            "results": self.results, "failures": self.failures, "materialized_inputs": self.materialized,
+        }  # fmt: skip
 
     @property
     def written(self) -> tuple[Path, ...]:
         """The files that a run writes, apart from logs."""
         return (
-            self.results, self.failures, self.ungraded, self.materialized, self.metrics, self.record, self.digests,
+            self.results, self.failures, self.ungraded, self.materialized, self.metrics, self.record, self.ledger,
             self.lock,
         )  # fmt: skip
 
@@ -242,12 +258,12 @@ class RunFiles(BaseModel):
     @property
     def logs(self) -> Path:
         """The folder with the servers' logs of an end-to-end run."""
-        return self._beside("_logs")
+        return self.folder / "logs"
 
     @property
     def output_of_command(self) -> Path:
         """The file with the printed output of a collection in the background."""
-        return self._beside("_output.log")
+        return self.folder / "output.log"
 
     @property
     def prepared(self) -> Path:
@@ -256,12 +272,26 @@ class RunFiles(BaseModel):
         folder = self.results.with_suffix("") if self.results.suffix else self._beside("_data")
         return folder / "preprocessed_datasets"
 
+    def earlier_place_of(self, path: Path) -> Path:
+        """Return the path that earlier versions used for a folder in `folder`."""
+        return self._beside(f"_{path.name}")
+
+    def make_folder(self) -> None:
+        """Create `folder` if it does not exist. Raise `DataError` if this is not possible."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(
+                f"{self.folder}: the run's folder cannot be created ({error.strerror}). Rename what is there, or "
+                "choose another output."
+            ) from error
+
     def _unfinished(self) -> Iterator[Path]:
         """Yield the files that a killed session has not finished."""
         if self.staged.exists():
             yield self.staged
         for path in (
-            self.results, self.failures, self.materialized, self.staged, self.metrics, self.record, self.digests,
+            self.results, self.failures, self.materialized, self.staged, self.metrics, self.record,
         ):  # fmt: skip
             yield from path.parent.glob(f".{escape(path.name)}.[0-9]*.partial")
         yield from self.prepared.glob(".*.[0-9]*.partial")

@@ -7,7 +7,7 @@ import fcntl
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 
 from nemo_gym.errors import DataError
@@ -35,12 +35,37 @@ def locked(files: RunFiles) -> Iterator[None]:
         if held is not None:
             os.ftruncate(held, 0)
             os.pwrite(held, f"{os.getpid()} {datetime.now():%Y-%m-%d %H:%M:%S}\n".encode(), 0)
+        files.make_folder()
         yield
     finally:
+        # Remove the folder if the run was rejected before it wrote anything.
+        with suppress(OSError):
+            files.folder.rmdir()
         if held is not None:
             # Remove the file before releasing the lock. A process that has already opened this file will try again.
             files.lock.unlink(missing_ok=True)
             os.close(held)
+
+
+def is_locked(files: RunFiles) -> bool:
+    """Return whether a process holds the lock on a run's files.
+
+    If none does, this function takes the lock for a moment, and a collection that starts at this moment fails.
+    """
+    try:
+        opened = os.open(files.lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        # The file system does not support locks, so no process can hold this lock.
+        return False
+    finally:
+        os.close(opened)
+    return False
 
 
 def _lock(files: RunFiles) -> int | None:

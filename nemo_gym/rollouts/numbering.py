@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import islice
+
+from nemo_gym.schemas.row import TaskKey
 
 HIGH_BITS = 4
 """The number of high bits by which values are partitioned, because sorting all at once takes more memory."""
@@ -36,20 +37,20 @@ class TaskNumbers:
         self._repeats_taken: dict[int, int] = {}
         self._next = 0
 
-    def take(self, raw: bytes, given: int | None, repeats: int) -> tuple[int, int]:
+    def take(self, raw: bytes, given: int | None, repeats: int) -> TaskKey:
         """Return the task index of the next row and the row's first repeat number.
 
         `given` is the task index that the row itself has, if any.
         """
         if given is not None:
-            return given, self._first_repeat(given, repeats) if given in self._repeated_given else 0
+            return TaskKey(given, self._first_repeat(given, repeats) if given in self._repeated_given else 0)
         digest = digest_of(raw)
         if digest not in self._repeated:
-            return self._new_index(), 0
+            return TaskKey(self._new_index(), 0)
         task = self._index_of_line.get(digest)
         if task is None:
             task = self._index_of_line[digest] = self._new_index()
-        return task, self._first_repeat(task, repeats)
+        return TaskKey(task, self._first_repeat(task, repeats))
 
     def _new_index(self) -> int:
         while self._next in self.taken:
@@ -65,30 +66,18 @@ class TaskNumbers:
 
 def in_order(values: Iterable[int]) -> array[int]:
     """Return the 64-bit values sorted. This takes a tenth of the memory that a list would take."""
-    unsorted = values if isinstance(values, array) else array("Q", values)
+    parts = [array("Q") for _ in range(1 << HIGH_BITS)]
+    for value in values:
+        parts[value >> (64 - HIGH_BITS)].append(value)
     ordered = array("Q")
-    for high in range(1 << HIGH_BITS):
-        ordered.extend(array("Q", sorted(value for value in unsorted if value >> (64 - HIGH_BITS) == high)))
+    while parts:
+        ordered.extend(array("Q", sorted(parts.pop(0))))
     return ordered
 
 
 def _duplicates(values: array[int]) -> set[int]:
     ordered = in_order(values)
     return {left for left, right in zip(ordered, islice(ordered, 1, None), strict=False) if left == right}
-
-
-class DigestSet:
-    """A set of 64-bit digests that takes eight bytes per digest."""
-
-    def __init__(self, digests: Iterable[int]) -> None:
-        self._digests = in_order(digests)
-
-    def __contains__(self, digest: int) -> bool:
-        place = bisect_left(self._digests, digest)
-        return place < len(self._digests) and self._digests[place] == digest
-
-    def __len__(self) -> int:
-        return len(self._digests)
 
 
 def digest_of(raw: bytes) -> int:

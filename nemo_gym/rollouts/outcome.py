@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
+from typing import NamedTuple
 
 from nemo_gym.http.reply_cache import Counts
 from nemo_gym.metrics.binary import has_no_answer
-from nemo_gym.rollouts.usage import Usage
+from nemo_gym.rollouts.usage import Tokens, Usage, tokens_of
 from nemo_gym.schemas.row import Row
 
 _NUMBER = re.compile(r"\b[0-9a-f]{8,}\b|(?<!\.py:)(?<!\d)\d+(\.\d+)?")
@@ -32,7 +35,22 @@ class Outcome(StrEnum):
     UNRESOLVED = "unresolved"
 
 
-@dataclass(frozen=True)
+class Timing(NamedTuple):
+    """The time that one attempt took, and its tool calls."""
+
+    began_at: float
+    """Seconds since the epoch."""
+    seconds: float
+    phases: Mapping[str, float]
+    """Seconds of the agent's calls by phase: `seed`, `model`, `tools` and `verify`.
+
+    Calls that overlap count in full, so the sum may exceed `seconds`. Empty if the agent reported nothing.
+    """
+    tools: Mapping[str, tuple[int, int]]
+    """The numbers of calls and of failed calls of each tool, as counted by the agent."""
+
+
+@dataclass
 class Record:
     """An ended task, with the row to write for it."""
 
@@ -48,6 +66,13 @@ class Record:
     """Seconds to wait before a retry, from `Retry-After`."""
     is_ungraded: bool = False
     """Whether an unresolved task has ended, and is graded as soon as the other rollouts of its task have ended."""
+    timing: Timing | None = None
+    """None if the collector itself ended the attempt."""
+
+    @cached_property
+    def tokens(self) -> Mapping[str, Tokens]:
+        """The tokens by model. Empty if the endpoint did not report them."""
+        return tokens_of(self.row)
 
 
 @dataclass
@@ -80,6 +105,8 @@ class Summary:
     """Tasks that were running or not started when the run stopped."""
     usage: Usage = field(default_factory=Usage)
     """The tokens of all rollouts and failed attempts, including those of earlier runs with the same output file."""
+    engine_calls: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The calls of each model server with several engines: `kept` with their rollout's engine, or `moved`."""
     model_cache: Counts | None = None
     """The number of model calls of this run that the cache answered, and the number that it did not answer.
 
@@ -124,14 +151,14 @@ class Summary:
     def repeat(self, record: Record, *, failed_before: str | None = None) -> None:
         """Count a failed attempt that is followed by a retry."""
         self.repeated += 1
-        self.usage.add(record.row)
+        self.usage.add(record.tokens, is_scored=False)
         self._no_longer(failed_before)
         self.failed_before[_cause_of(record)] += 1
 
     def count(self, record: Record, *, failed_before: str | None = None) -> None:
         """Count an ended task. `failed_before` is the cause of its previous failed attempt."""
         self._no_longer(failed_before)
-        self.usage.add(record.row)
+        self.usage.add(record.tokens, is_scored=record.row.failure_class is None)
         if record.outcome is Outcome.SCORED:
             self.scored += 1
             self.reward_sum += record.reward or 0.0

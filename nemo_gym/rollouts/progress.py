@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from nemo_gym.config.wording import decimal
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.outcome import Record, Summary
+from nemo_gym.text import decimal
 
 
 class Progress:

@@ -12,7 +12,6 @@ from uuid import uuid4
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.outcome import Outcome, Record
 from nemo_gym.schemas.row import ROLLOUT_ID_KEY, Row
 
@@ -63,7 +62,7 @@ class RecordedTokens:
         record, scored = None, None
         try:
             record = await run(sent)
-            scored = record.row.fields if record.outcome is Outcome.SCORED or record.is_ungraded else None
+            scored = record.row if record.outcome is Outcome.SCORED or record.is_ungraded else None
         finally:
             reasons = await asyncio.shield(asyncio.to_thread(self._end, str(sent.rollout_id), scored))
             self._rollouts += scored is not None
@@ -75,19 +74,19 @@ class RecordedTokens:
             record.row.fields.pop(ROLLOUT_ID_KEY, None)
         return record
 
-    def _end(self, rollout_id: str, scored: JsonObject | None) -> tuple[str, ...]:
+    def _end(self, rollout_id: str, scored: Row | None) -> tuple[str, ...]:
         """Add the tokens of a rollout to its result if it was scored or will be, and delete their record.
 
         Return the reasons for a mask.
         """
-        from nemo_gym.capture.tokens.collecting import add_recorded_tokens, retire_rollout_token_capture
+        from nemo_gym.capture.tokens.collecting import add_recorded_tokens
 
         reasons: tuple[str, ...] = ()
         if scored is not None:
             rebuilds = self._config.rebuild_response
-            reasons = add_recorded_tokens(scored, rollout_id, self._source, rebuild_response=rebuilds)
+            reasons = add_recorded_tokens(scored.fields, rollout_id, self._source, rebuild_response=rebuilds)
         try:
-            retire_rollout_token_capture(rollout_id, self._source)
+            self._source.drop(rollout_id)
         except OSError as error:
             logger.warning("rollout %s: the record of its tokens could not be deleted: %s", rollout_id, error)
         return reasons

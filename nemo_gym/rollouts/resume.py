@@ -4,42 +4,51 @@ from __future__ import annotations
 
 import logging
 import os
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
-
-from nemo_gym.errors import ConfigError, DataError, InvalidTask
-from nemo_gym.jsonl import read_lines
+from nemo_gym.errors import ConfigError, InvalidTask
+from nemo_gym.jsonl import JsonObject, read_lines, read_raw_lines
 from nemo_gym.rollouts.job import AttemptSettings, RunFiles
-from nemo_gym.rollouts.numbering import DigestSet, digest_of
+from nemo_gym.rollouts.ledger import events_in
+from nemo_gym.rollouts.numbering import in_order
 from nemo_gym.rollouts.outcome import Summary
-from nemo_gym.rollouts.usage import Usage
-from nemo_gym.schemas.row import Row, TaskKey
+from nemo_gym.rollouts.usage import Tokens, Usage
+from nemo_gym.schemas.row import Row, TaskKey, key_at_end, key_of
 
 logger = logging.getLogger(__name__)
 
+REPEAT_BITS = 20
+SPREADING = 0x9E3779B97F4A7C15
+"""An odd number whose multiples are spread evenly: 2**64 divided by the golden ratio."""
 MAX_ATTEMPTS_ENV_VAR = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
-MESSAGE_CHARACTERS = 300
 
 
 class KeySet:
     """A set of task keys that takes eight bytes per key."""
 
     def __init__(self, keys: Iterable[TaskKey] = ()) -> None:
-        self._digests = DigestSet(map(self._digest, keys))
+        self._digests = array("Q", (digest for digest, _ in groupby(in_order(map(self._digest, keys)))))
 
     def __contains__(self, key: TaskKey) -> bool:
-        return len(self._digests) > 0 and self._digest(key) in self._digests
+        if not self._digests:
+            return False
+        digest = self._digest(key)
+        place = bisect_left(self._digests, digest)
+        return place < len(self._digests) and self._digests[place] == digest
 
     def __len__(self) -> int:
         return len(self._digests)
 
     @staticmethod
     def _digest(key: TaskKey) -> int:
-        return digest_of(b"%d-%d" % key)
+        # Multiplying by an odd number maps different keys of up to 2**44 tasks to different values, and spreads them.
+        return (key[0] << REPEAT_BITS | key[1]) * SPREADING & (1 << 64) - 1
 
 
 def max_attempts(settings: AttemptSettings | None = None) -> int:
@@ -79,38 +88,62 @@ class EarlierRun:
 
     @classmethod
     def read(cls, files: RunFiles, limit: int, *, retries_invalid: bool = False) -> EarlierRun:
-        """Read the outcomes from the run's files. Cut off incomplete last lines, so that their tasks run again.
+        """Read the outcomes from the ledger, which must agree with the run's files.
 
         If `retries_invalid` is set, invalid rows run again, because they may have been corrected.
         """
-        for path in (files.results, files.failures, files.ungraded, files.materialized):
-            cut_torn_line(path)
         earlier = cls(limit=limit)
-        earlier.scored = KeySet(earlier._rewarded(files.results))
-        earlier.failures = failures_in(files.failures, usage=earlier.usage, retries_invalid=retries_invalid)
+        earlier._add_scored(events_in(files.ledger, "results"))
+        failures = events_in(files.ledger, "failures")
+        earlier.failures = failures_in(failures, usage=earlier.usage, retries_invalid=retries_invalid)
         return earlier
 
-    def _rewarded(self, results: Path) -> Iterator[TaskKey]:
-        """Yield the keys of the scored rollouts, and add up their rewards and tokens."""
-        for key, row in keyed_rows(results):
-            self.usage.add(row)
-            if (reward := row.reward) is not None:
-                self.reward_sum += reward
-                self.rewards += 1
-            yield key
+    def _add_scored(self, ended: Iterable[JsonObject]) -> None:
+        """Add the keys, the rewards and the tokens of the scored rollouts."""
+        # Add up plain numbers, because there may be millions of rollouts.
+        tokens: dict[str, list[int]] = {}
+        rollouts = 0
 
-    def count(self, rows: Iterable[Row]) -> Summary:
-        """Return the initial summary of a run that resumes with these tasks."""
-        summary = Summary(reward_sum=self.reward_sum, rewards=self.rewards, usage=self.usage)
-        for row in rows:
-            key = row.key
-            summary.planned += 1
-            if key in self.scored:
-                summary.scored += 1
-            elif (failures := self.failures.get(key)) and self._is_given_up(failures):
+        def keys() -> Iterator[TaskKey]:
+            nonlocal rollouts
+            for event in ended:
+                if (reward := event.get("reward")) is not None:
+                    self.reward_sum += reward
+                    self.rewards += 1
+                if used := event.get("usage"):
+                    rollouts += 1
+                    for model, (given, cached, output) in used.items():
+                        known = tokens.setdefault(model, [0, 0, 0])
+                        known[0] += given
+                        known[1] += cached
+                        known[2] += output
+                yield TaskKey(event["task"], event["repeat"])
+
+        self.scored = KeySet(keys())
+        self.usage = Usage({model: Tokens(*counts) for model, counts in tokens.items()}, rollouts)
+        self.usage.unknown = len(self.scored) - rollouts
+
+    def summary(self, planned: int, keys: Iterable[TaskKey] | None = None) -> Summary:
+        """Return the initial summary of a run that resumes with so many planned rollouts.
+
+        Only rollouts among `keys` count. None means that all earlier rollouts are still planned.
+        """
+        summary = Summary(planned=planned, reward_sum=self.reward_sum, rewards=self.rewards, usage=self.usage)
+        if keys is None:
+            summary.scored = len(self.scored)
+            failed = [each for key, each in self.failures.items() if key not in self.scored]
+        else:
+            failed = []
+            for key in keys:
+                if key in self.scored:
+                    summary.scored += 1
+                elif key in self.failures:
+                    failed.append(self.failures[key])
+        for failures in failed:
+            if self._is_given_up(failures):
                 summary.failed_by_cause[failures.cause] += 1
                 summary.given_up += 1
-            elif failures:
+            else:
                 summary.failed_before[failures.cause] += 1
         summary.kept = summary.scored
         if unmatched := len(self.scored) - summary.scored:
@@ -147,65 +180,34 @@ class EarlierRun:
         return failures.is_final or failures.attempts >= self.limit
 
 
-def failures_in(path: Path, *, usage: Usage | None = None, retries_invalid: bool = False) -> dict[TaskKey, Failures]:
-    """Return the failed attempts in a file, grouped by task, and add their tokens to `usage`."""
+def failures_in(
+    ended: Iterable[JsonObject], *, usage: Usage | None = None, retries_invalid: bool = False
+) -> dict[TaskKey, Failures]:
+    """Return the failed attempts by task, given their events, and add their tokens to `usage`."""
     found: dict[TaskKey, Failures] = {}
-    for key, row in keyed_rows(path):
+    for event in ended:
+        key, cause = TaskKey(event["task"], event["repeat"]), str(event.get("cause"))
         if usage is not None:
-            usage.add(row)
-        cause = str(row.failure_class)
+            used = {model: Tokens(*counts) for model, counts in event.get("usage", {}).items()}
+            usage.add(used, is_scored=False)
         before = found.get(key)
-        is_invalid = cause == InvalidTask.failure_class
+        is_final = event.get("is_final", False) or (cause == InvalidTask.failure_class and not retries_invalid)
         found[key] = Failures(
             attempts=before.attempts + 1 if before else 1,
             cause=cause,
-            message=(row.failure_message or "")[:MESSAGE_CHARACTERS],
-            is_final=bool(before and before.is_final) or row.is_terminal or (is_invalid and not retries_invalid),
+            message=event.get("message") or "",
+            is_final=is_final or bool(before and before.is_final),
         )
     return found
+
+
+def keys_in(materialized: Path) -> Iterator[TaskKey]:
+    """Yield the keys of the planned rollouts. Rows are parsed only if their key is not at their end."""
+    return (key_at_end(raw, materialized, number) for number, raw in read_raw_lines(materialized))
 
 
 def keyed_rows(path: Path) -> Iterator[tuple[TaskKey, Row]]:
     """Yield the rows of a run's file with their keys. A missing file counts as empty."""
     for line in read_lines(path) if path.exists() else ():
         row = Row(line.row)
-        try:
-            yield row.key, row
-        except KeyError as error:
-            raise DataError(
-                f"{path}:{line.number}: {error} is missing, so the rollout's task is unknown. Remove the line, or "
-                "choose another output."
-            ) from error
-
-
-def cut_torn_line(path: Path) -> None:
-    """Remove a last line that a crash left incomplete, or add its newline if only that is missing."""
-    if not path.exists() or not path.stat().st_size:
-        return
-    with path.open("rb+") as file:
-        file.seek(0, os.SEEK_END)
-        size = file.tell()
-        tail_start = size
-        tail = b""
-        while tail_start and b"\n" not in tail:
-            step = min(max(1 << 16, len(tail)), tail_start)
-            tail_start -= step
-            file.seek(tail_start)
-            tail = file.read(step) + tail
-        whole = tail.rfind(b"\n") + 1
-        rest = tail[whole:]
-        if not rest:
-            return
-        if _is_json(rest):
-            file.seek(0, os.SEEK_END)
-            file.write(b"\n")
-        else:
-            file.truncate(tail_start + whole)
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return False
-    return True
+        yield key_of(row, path, line.number), row

@@ -3,40 +3,153 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import orjson
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from nemo_gym.calls.client import ServerClient
+from nemo_gym.config.models import RunConfig
 from nemo_gym.config.secret_values import SecretValues
-from nemo_gym.config.settings import AGENT_TIER, GROUP_KEY, POLICY_MODEL, RESOURCES_TIER
-from nemo_gym.errors import ConfigError, DataError, EnvironmentFailed, RolloutError, ServerCallError
-from nemo_gym.jsonl import Appender, loads_exact, parse_row, read_lines_at, read_raw_lines, read_rows, write_rows
-from nemo_gym.rollouts.attempts import AttemptLimits
+from nemo_gym.config.settings import AGENT_TIER, POLICY_MODEL, RESOURCES_TIER
+from nemo_gym.config.subject import RunSubject
+from nemo_gym.errors import ConfigError, DataError, EnvironmentFailed, JudgeFailed, RolloutError, ServerCallError
+from nemo_gym.jsonl import (
+    Appender,
+    OutputPath,
+    loads_exact,
+    parse_row,
+    read_lines,
+    read_lines_at,
+    read_rows,
+    write_rows,
+)
 from nemo_gym.rollouts.collector import OnRecord, Recorder, allowed_connections, first_of
-from nemo_gym.rollouts.group_order import group_sizes, offsets_of, stored_at
-from nemo_gym.rollouts.groups import GroupedTasks
+from nemo_gym.rollouts.groups import GroupedTasks, group_sizes, offsets_of, stored_at
 from nemo_gym.rollouts.job import (
     AttemptSettings,
     CollectionSettings,
+    FailedShare,
     RunFiles,
+    check_resume,
+    failures_path_for,
 )
-from nemo_gym.rollouts.line_digests import LineDigests, accept_lines
+from nemo_gym.rollouts.ledger import events_in
+from nemo_gym.rollouts.ledger_check import agree
+from nemo_gym.rollouts.ledger_writer import LedgerWriter
 from nemo_gym.rollouts.opening import check_companions
 from nemo_gym.rollouts.outcome import Outcome, Record, Summary
-from nemo_gym.rollouts.resume import KeySet, cut_torn_line, keyed_rows, max_attempts
-from nemo_gym.rollouts.run_record import Fingerprint, RecordKeeper, RunRecord, read_record
+from nemo_gym.rollouts.resume import KeySet, keyed_rows, max_attempts
+from nemo_gym.rollouts.run_record import Fingerprint, RecordKeeper, RunRecord, read_record, session_of
 from nemo_gym.rollouts.run_watch import RunWatch
-from nemo_gym.rollouts.runner import Runner
-from nemo_gym.rollouts.stored_rollouts import ReverificationJob, Stored, source_of
-from nemo_gym.rollouts.subject import RunSubject, ServerBlock
+from nemo_gym.rollouts.runner import AttemptLimits, Runner
 from nemo_gym.schemas.rollout import ReverifyMode
-from nemo_gym.schemas.row import MEDIA_DIR_KEY, PARAMS_KEY, Row, TaskKey, rows_at
+from nemo_gym.schemas.row import MEDIA_DIR_KEY, Row, TaskKey, rows_at
+from nemo_gym.text import counted, first_few
 
 UNSAFE = "unsafe_"
+KEYS_SHOWN = 20
+
+
+class ReverificationJob(BaseModel):
+    """Parameters of the command that grades stored rollouts again."""
+
+    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+    materialized_inputs_jsonl_fpath: Path
+    """The rows that were sent to the agents: <output>_materialized_inputs.jsonl of the collection."""
+    rollouts_jsonl_fpath: Path
+    """The rollouts: the output of the collection."""
+    output_jsonl_fpath: OutputPath
+    """The file for the newly graded rollouts."""
+    force: bool = False
+    """Also use servers that may need the rollout's state for grading. The output's name then starts with unsafe_."""
+    disable_aggregation: bool = False
+    """Skip the metrics at the end."""
+    num_samples_in_parallel: PositiveInt | None = None
+    """The maximum number of rollouts to grade at once. Default: 1024."""
+    limit: PositiveInt | None = None
+    """Grade only this many rollouts, from the start of the file. Default: all."""
+    overwrite: bool = False
+    """Replace an earlier output."""
+    resume_from_cache: bool = False
+    """Grade only the rollouts that are missing from an earlier output."""
+    judge_failed_only: bool = False
+    """Keep the scored rollouts and grade only those whose judge failed (from <rollouts>_failures.jsonl)."""
+    append: bool = False
+    """Add missing rollouts to the output, which may be the rollouts file itself."""
+    rollout_timeout_s: float = Field(default=CollectionSettings.model_fields["rollout_timeout_s"].default, gt=0)
+    """Seconds after which the grading of a rollout fails."""
+    max_failed_share: FailedShare = None
+    """Exit with code 1 if the share failed / (scored + failed) is larger than this, such as 0.05. Default: off."""
+
+    @model_validator(mode="after")
+    def _either_resumes_or_overwrites(self) -> Self:
+        check_resume(resumes=self.resume_from_cache, overwrites=self.overwrite)
+        return self
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The rollouts to grade, each matched with the row that its agent received."""
+
+    job: ReverificationJob
+    offsets: Mapping[TaskKey, int]
+    """Where the rollouts begin in the file with the responses."""
+    inputs: Mapping[TaskKey, bytes]
+    """The unparsed rows that were sent to the agents."""
+    agents: frozenset[str | None]
+    """The agents that the rows name."""
+
+    @classmethod
+    def read(cls, job: ReverificationJob) -> Stored:
+        """Read and match all files before anything runs. Raise `DataError` if they do not match."""
+        source, materialized = source_of(job), job.materialized_inputs_jsonl_fpath
+        found: dict[TaskKey, int] = {}
+        for offset, (number, raw) in read_lines_at(source):
+            row = Row(parse_row(raw, source, number))
+            if job.judge_failed_only and row.failure_class != JudgeFailed.failure_class:
+                continue
+            if row.response is None:
+                raise DataError(
+                    f"{source}:{number}: the response to be graded is missing. Pass the output of a collection."
+                )
+            found[_key(row, source, number)] = offset
+        if job.judge_failed_only:
+            for key, _ in keyed_rows(job.rollouts_jsonl_fpath):
+                found.pop(key, None)
+        elif not found:
+            raise DataError(f"{source} does not contain rollouts to grade. Pass the output of a collection.")
+        offsets = dict(list(found.items())[: job.limit])
+        inputs: dict[TaskKey, bytes] = {}
+        agents: set[str | None] = set()
+        for line in read_lines(materialized):
+            row = Row(line.row)
+            key = _key(row, materialized, line.number)
+            if key in offsets:
+                inputs[key] = line.raw
+                agents.add(row.agent)
+        if missing := [str(key) for key in offsets if key not in inputs]:
+            raise DataError(
+                f"{materialized}: the rows of {counted(len(missing), 'rollout')} (task:rollout) are missing: "
+                f"{first_few(missing, KEYS_SHOWN)}. Pass the materialized inputs of the same collection."
+            )
+        return cls(job, offsets, inputs, frozenset(agents))
+
+
+def source_of(job: ReverificationJob) -> Path:
+    """Return the file with the responses to grade."""
+    return failures_path_for(job.rollouts_jsonl_fpath) if job.judge_failed_only else job.rollouts_jsonl_fpath
+
+
+def _key(row: Row, path: Path, number: int) -> TaskKey:
+    try:
+        return row.key
+    except KeyError as error:
+        raise DataError(f"{path}:{number}: {error} is missing. Pass a file that a collection wrote.") from error
 
 
 @dataclass(frozen=True)
@@ -52,21 +165,19 @@ class Graders:
     """The model servers of the agents. Grading does not call them."""
 
     @classmethod
-    def among(cls, blocks: Iterable[ServerBlock], aliases: Mapping[str, str] | None = None) -> Graders:
-        """Find the resources server that each agent names. `aliases` maps further agent names to agents."""
+    def among(cls, run: RunConfig) -> Graders:
+        """Find the resources server that each agent names."""
         of_agent, resources, in_groups, policies = {}, [], [], {POLICY_MODEL}
-        for block in blocks:
-            named = block.settings.get("resources_server")
-            model = block.settings.get("model_server")
-            if block.tier == AGENT_TIER and isinstance(model, Mapping):
-                policies.add(str(model.get("name")))
-            if block.tier == AGENT_TIER and isinstance(named, Mapping) and "name" in named:
-                of_agent[block.name] = str(named["name"])
-            elif block.tier == RESOURCES_TIER:
+        for block in run.servers.values():
+            if block.type == AGENT_TIER:
+                policies.add(block.referred("model_server"))
+                if server := block.referred("resources_server"):
+                    of_agent[block.name] = server
+            elif block.type == RESOURCES_TIER:
                 resources.append(block.name)
-                if block.settings.get(GROUP_KEY) is not None:
+                if block.settings.get("group_verification") is not None:
                     in_groups.append(block.name)
-        of_agent |= {alias: of_agent[agent] for alias, agent in (aliases or {}).items() if agent in of_agent}
+        of_agent |= {alias: of_agent[agent] for alias, agent in run.aliases.items() if agent in of_agent}
         only = resources[0] if len(resources) == 1 and not of_agent else None
         return cls(of_agent, only, frozenset(in_groups), frozenset(policies))
 
@@ -101,9 +212,11 @@ class Begun(NamedTuple):
 
     files: RunFiles
     done: KeySet
+    ledger: LedgerWriter
     summary: Summary
-    earlier: RunRecord | None = None
-    """The earlier record of the output; None if the output is new, or if the record is missing or unreadable."""
+    record: RecordKeeper
+    hide: Callable[[bytes], bytes] | None
+    """A function that masks secrets in each line of a file."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +225,7 @@ class Reverification:
 
     job: ReverificationJob
     graders: Graders
-    lines: Mapping[TaskKey, int]
-    inputs: Mapping[TaskKey, bytes]
+    stored: Stored
     servers: frozenset[str]
     """The resources servers that grade the rollouts."""
     grouped: Mapping[str, str]
@@ -137,36 +249,26 @@ class Reverification:
         grouped = {str(agent): server for agent, server in found.items() if server in graders.in_groups}
         if grouped:
             group_sizes((Row(loads_exact(raw)) for raw in stored.inputs.values()), grouped)
-        return cls(stored.job, graders, stored.lines, stored.inputs, frozenset(filter(None, found.values())), grouped)
+        return cls(stored.job, graders, stored, frozenset(filter(None, found.values())), grouped)
 
     def rows(self, done: KeySet, groups: GroupedTasks) -> Iterator[Row]:
-        """Yield the rows that are not in `done`, each with its stored response. If there are groups, order by task."""
-        return self._in_order_of_tasks(done, groups) if self.grouped else self._in_order_of_lines(done)
-
-    def _in_order_of_lines(self, done: KeySet) -> Iterator[Row]:
-        source = source_of(self.job)
-        for number, raw in read_raw_lines(source):
-            rollout = Row(parse_row(raw, source, number))
-            if self.lines.get(rollout.key) == number and rollout.key not in done:
-                yield _as_answered(Row(loads_exact(self.inputs[rollout.key])), rollout)
-
-    def _in_order_of_tasks(self, done: KeySet, groups: GroupedTasks) -> Iterator[Row]:
+        """Yield the rows that are not in `done`, each with its stored response, in the order of the tasks."""
         source, rollouts = source_of(self.job), self.job.rollouts_jsonl_fpath
         pending: dict[int, dict[int, int]] = {}
         graded: dict[int, dict[int, int]] = {}
-        for offset, (number, raw) in read_lines_at(source):
-            key = Row(parse_row(raw, source, number)).key
-            if self.lines.get(key) == number:
-                (graded if key in done else pending).setdefault(key.task, {})[key.repeat] = offset
-        stored = offsets_of(rollouts, pending)
-        planned = offsets_of(self.job.materialized_inputs_jsonl_fpath, pending)
+        for key, offset in self.stored.offsets.items():
+            (graded if key in done else pending).setdefault(key.task, {})[key.repeat] = offset
+        in_groups = pending if self.grouped else {}
+        stored = offsets_of(rollouts, in_groups)
+        planned = offsets_of(self.job.materialized_inputs_jsonl_fpath, in_groups)
         for task, offsets in pending.items():
-            rows = {repeat: Row(loads_exact(self.inputs[TaskKey(task, repeat)])) for repeat in offsets}
-            if groups.key_of(next(iter(rows.values()))) is not None:
+            rows = {repeat: Row(loads_exact(self.stored.inputs[TaskKey(task, repeat)])) for repeat in offsets}
+            first = next(iter(rows.values()))
+            if groups.key_of(first) is not None:
                 others = stored_at(source, graded.get(task, {})) | stored_at(rollouts, stored.get(task, {}))
                 rest = [repeat for repeat in planned[task] if repeat not in offsets]
                 groups.expect(
-                    next(iter(rows.values())),
+                    first,
                     planned[task],
                     pending=offsets,
                     scored={repeat: others[repeat] for repeat in rest if repeat in others},
@@ -188,8 +290,11 @@ class Reverification:
             )
         return RunFiles(results=path.with_name(f"{UNSAFE}{path.name}") if unsafe else path)
 
-    def begin(self, files: RunFiles) -> Begun:
-        """Prepare the output and return its existing rollouts. The caller must hold the output's lock."""
+    def begin(self, files: RunFiles, subject: RunSubject, secrets: SecretValues) -> Begun:
+        """Prepare the output and return its existing rollouts. The caller must hold the output's lock.
+
+        `subject` describes the servers that grade.
+        """
         job, results = self.job, files.results
         keeps = job.append or job.resume_from_cache
         is_there = results.exists() and results.stat().st_size > 0
@@ -210,31 +315,38 @@ class Reverification:
         results.parent.mkdir(parents=True, exist_ok=True)
         files.metrics.unlink(missing_ok=True)
         earlier = read_record(files.record) if keeps and is_there else None
-        if keeps and is_there:
-            cut_torn_line(results)
-            if not files.digests.exists():
-                accept_lines(files)
-        else:
+        if not (keeps and is_there):
             files.failures.unlink(missing_ok=True)
+            files.ledger.unlink(missing_ok=True)
             good = read_rows(job.rollouts_jsonl_fpath) if job.judge_failed_only and not job.append else ()
             write_rows(results, good)
-            accept_lines(files)
-        done = KeySet(key for key, _ in keyed_rows(results))
-        kept = sum(key in done for key in self.lines)
-        return Begun(files, done, Summary(planned=len(self.lines), scored=kept, kept=kept), earlier)
+        agree(files, accepts_all=True)
+        done = KeySet(TaskKey(each["task"], each["repeat"]) for each in events_in(files.ledger, "results"))
+        planned, kept = len(self.stored.offsets), sum(key in done for key in self.stored.offsets)
+        summary = Summary(planned=planned, scored=kept, kept=kept)
+        hide = secrets.mask_bytes if secrets else None
+        ledger = LedgerWriter(files, hide=hide)
+        record = self._record(files, subject, earlier)
+        # If the output is the rollouts file, its record stays that of the collection.
+        is_extended = results.samefile(job.rollouts_jsonl_fpath)
+        if is_extended:
+            known = read_record(files.record)
+            run_id, settings = known.run_id if known else None, {"regraded": str(source_of(job))}
+            ledger.add(session_of(run_id or "", settings, subject))
+        else:
+            ledger.add(session_of(str(record.run_id), record.settings, subject))
+        # Do not count tokens, because they were counted when the rollouts were collected.
+        path = None if is_extended else files.record
+        keeper = RecordKeeper(path, record, summary, ledger, secrets, counts_usage=False)
+        return Begun(files, done, ledger, summary, keeper, hide)
 
-    def record(self, begun: Begun, subject: RunSubject, secrets: SecretValues) -> RecordKeeper | None:
-        """Start the record of the output. Return None if the output is the rollouts file, whose record is not changed.
-
-        `subject` describes the servers that grade. The policy and the settings are those of the stored rollouts.
-        """
-        rollouts = self.job.rollouts_jsonl_fpath
-        if begun.files.results.samefile(rollouts):
-            return None
-        source = read_record(RunFiles(results=rollouts).record)
+    def _record(self, files: RunFiles, subject: RunSubject, earlier: RunRecord | None) -> RunRecord:
+        """Return the record of the output. The policy and the settings are those of the stored rollouts."""
+        source = read_record(RunFiles(results=self.job.rollouts_jsonl_fpath).record)
         models = source.models if source else {}
         limits = {} if self.job.limit is None else {"limit": self.job.limit}
-        record = RunRecord.begin(
+        return RunRecord.begin(
+            files.record,
             subject.model_copy(
                 update={
                     "models": models | {k: v for k, v in subject.models.items() if k not in self.graders.policies},
@@ -242,14 +354,11 @@ class Reverification:
                 }
             ),
             (source.settings if source else {}) | limits,
-            begun.summary,
             input_file=source.input if source else Fingerprint.of(self.job.materialized_inputs_jsonl_fpath),
             prompt=source.prompt if source else None,
-            earlier=begun.earlier,
+            earlier=earlier,
             regraded=Fingerprint.of(source_of(self.job)),
         )
-        # Do not count tokens, because they were counted when the rollouts were collected.
-        return RecordKeeper(begun.files.record, record, begun.summary, secrets, counts_usage=False)
 
     def _read(self) -> Sequence[Path]:
         return (self.job.materialized_inputs_jsonl_fpath, self.job.rollouts_jsonl_fpath, source_of(self.job))
@@ -261,7 +370,6 @@ async def reverify(
     begun: Begun,
     *,
     on_record: OnRecord = lambda record, summary: None,
-    hide: Callable[[bytes], bytes] | None = None,
 ) -> None:
     """Grade the remaining rollouts. Write each record when it is ready and keep the summary up to date."""
     job, files, summary = planned.job, begun.files, begun.summary
@@ -274,11 +382,10 @@ async def reverify(
         job.num_samples_in_parallel or CollectionSettings.model_fields["num_samples_in_parallel"].default
     )
     with (
-        LineDigests(files) as digests,
-        Appender(files.results, hide=hide, announce=digests.add) as results,
-        Appender(files.failures, hide=hide) as failures,
+        Appender(files.results, hide=begun.hide) as results,
+        Appender(files.failures, hide=begun.hide) as failures,
     ):
-        recorder = Recorder(regrader, limits, watch, results, failures, summary, on_record, groups)
+        recorder = Recorder(regrader, limits, watch, results, failures, begun.ledger, summary, on_record, groups)
 
         async def work() -> None:
             for row in rows:
@@ -303,7 +410,7 @@ def _as_answered(row: Row, rollout: Row) -> Row:
     fields = {**row.fields, "response": rollout.response}
     if MEDIA_DIR_KEY in fields and MEDIA_DIR_KEY not in rollout.fields:
         # Use the media in the scored rollout, because the files that the row names may have moved.
-        fields[PARAMS_KEY] = rollout.params
+        fields["responses_create_params"] = rollout.params
         del fields[MEDIA_DIR_KEY]
     return Row(fields)
 

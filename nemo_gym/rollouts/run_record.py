@@ -10,24 +10,26 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
 
+from nemo_gym.calls.running import is_alive
 from nemo_gym.config.masking import MASK, is_secret_key, mask_text, masked
 from nemo_gym.config.secret_values import SecretValues
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.config.subject import RunSubject
+from nemo_gym.jsonl import JsonObject, replacing
+from nemo_gym.rollouts import ledger as events
 from nemo_gym.rollouts.concurrency import AdaptiveLimit, FixedLimit
-from nemo_gym.rollouts.job import CollectionSettings
+from nemo_gym.rollouts.job import CollectionSettings, RunFiles
+from nemo_gym.rollouts.ledger_writer import LedgerWriter
+from nemo_gym.rollouts.lock import is_locked
 from nemo_gym.rollouts.outcome import Summary
-from nemo_gym.rollouts.subject import RunSubject
-from nemo_gym.rollouts.timeline import Point, Timeline
 from nemo_gym.rollouts.usage import PriceFile
 from nemo_gym.version import __version__
 
@@ -41,6 +43,9 @@ EXIT_CODES = {"interrupted": 130, "stopped": 1}
 """The exit codes of commands that ended early, by the state of their session."""
 
 State = Literal["running", "finished", "interrupted", "stopped", "killed"]
+RunState = State | Literal["unknown"]
+SILENT_S = 60.0
+"""The age in seconds from which a record is outdated. A running collection updates its record every 5 s."""
 
 _NAMED_VALUE = re.compile(r"([\w.-]+)(['\"]?\s*[:=]\s*)(['\"]?)([^\s'\",{}\[\]]+)")
 
@@ -131,19 +136,19 @@ class Session(BaseModel):
     outcomes: Outcomes
     concurrency: int | None = None
     """Maximum number of concurrent rollouts. If this limit is adaptive, its latest value."""
-    concurrency_steps: list[JsonObject] | None = None
+    concurrency_steps: list[dict[str, object]] | None = None
     """The latest measurement windows of an adaptive limit, at most 200, each with the resulting limit."""
-    control: list[JsonObject] | None = None
+    control: list[dict[str, object]] | None = None
     """The latest requests with `ng eval ctl`, each with `at`, `verb`, its arguments and the `answer`."""
-    progress: list[Point] = Field(default_factory=list)
-    """At most 300 points, each with the seconds since the first rollout started and the numbers of ended and of
-    running rollouts."""
     exit_code: int | None = None
     """The exit code of the command; null until it has ended."""
-    usage: JsonObject | None = None
+    usage: dict[str, object] | None = None
     """The tokens of the run's rollouts so far, and their cost if the run has a price file."""
-    model_cache: JsonObject | None = None
+    model_cache: dict[str, int] | None = None
     """The numbers of model calls that the cache answered (`hits`) and did not answer (`misses`)."""
+    engine_calls: dict[str, dict[str, int]] | None = None
+    """For each model server with several engines, the calls that stayed with their rollout's engine (`kept`) and those
+    that went to another one (`moved`)."""
     ended_by: str | None = None
     """The limit, or the request with `ng eval ctl`, that kept the session from starting further rollouts."""
     slurm: SlurmStep | None = None
@@ -176,23 +181,26 @@ class RunRecord(Session):
     @classmethod
     def begin(
         cls,
+        path: Path,
         subject: RunSubject,
-        settings: JsonObject,
-        summary: Summary,
+        settings: Mapping[str, object],
         *,
         input_file: Fingerprint,
         prompt: Fingerprint | None,
         earlier: RunRecord | None,
         regraded: Fingerprint | None = None,
     ) -> RunRecord:
-        """Return the record of a run that starts now in this process. `earlier` is the record of a resumed run."""
-        return cls(
+        """Return the record at `path` of a run that starts now in this process, without its outcomes.
+
+        `earlier` is the record of a resumed run.
+        """
+        record = cls(
             started_at=_now(),
             command=masked_command(sys.argv),
             pid=os.getpid(),
             host=socket.gethostname(),
-            versions={"nemo_gym": __version__, "python": platform.python_version()},
-            outcomes=Outcomes.of(summary),
+            versions=_versions(),
+            outcomes=Outcomes.of(Summary()),
             slurm=SlurmStep.here(),
             config_hash=subject.config_hash,
             models=subject.models,
@@ -204,6 +212,10 @@ class RunRecord(Session):
             regraded=regraded,
             earlier_sessions=[*earlier.earlier_sessions, earlier.as_earlier()] if earlier else [],
         )
+        first = record.first_session
+        parts = (path.resolve(), first.host, first.pid, first.started_at)
+        record.run_id = hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()[:16]
+        return record
 
     @property
     def first_session(self) -> Session:
@@ -220,7 +232,19 @@ class RunRecord(Session):
         return session.model_copy(update={"state": "killed"}) if session.state == "running" else session
 
 
-def recorded_settings(settings: CollectionSettings) -> JsonObject:
+def session_of(run_id: str, settings: JsonObject, subject: RunSubject, plan: str | None = None) -> events.Session:
+    """Return the event for the start of this process's work on a run."""
+    return events.Session(
+        time.time(), run_id, os.getpid(), socket.gethostname(), masked_command(sys.argv), _versions(), settings,
+        subject.model_dump(exclude_defaults=True), plan,
+    )  # fmt: skip
+
+
+def _versions() -> dict[str, str]:
+    return {"nemo_gym": __version__, "python": platform.python_version()}
+
+
+def recorded_settings(settings: CollectionSettings) -> Mapping[str, object]:
     """Return the settings without those in `OMITTED_SETTINGS`, which do not affect the results."""
     return settings.model_dump(mode="json", exclude=OMITTED_SETTINGS)
 
@@ -245,14 +269,20 @@ class RecordKeeper:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | None,
         record: RunRecord,
         summary: Summary,
+        ledger: LedgerWriter,
         secrets: SecretValues,
-        prices: PriceFile | None = None,
         *,
+        prices: PriceFile | None = None,
         counts_usage: bool = True,
     ) -> None:
+        """`ledger` also gets the control requests and the end of the session. If `path` is None, it alone is written.
+
+        As a context manager, record how the block ended, and close the ledger.
+        """
+        self._ledger = ledger
         self._secrets = secrets
         self._prices = prices
         self._counts_usage = counts_usage
@@ -260,18 +290,11 @@ class RecordKeeper:
         self._record = record
         self._summary = summary
         self._written_at = -WRITE_EVERY_S
-        self._concurrency: FixedLimit | AdaptiveLimit | None = None
+        self.concurrency: FixedLimit | AdaptiveLimit | None = None
+        """The concurrency limit to record. Its current value is read at every write."""
         self._writing = Lock()
-        self.timeline = Timeline()
-        self._record.run_id = self.identity
+        self.run_id = str(record.run_id)
         self.write()
-
-    @property
-    def identity(self) -> str:
-        """The run's id. It stays the same when the run is resumed."""
-        first = self._record.first_session
-        parts = (self._path.resolve(), first.host, first.pid, first.started_at)
-        return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()[:16]
 
     def is_due(self) -> bool:
         """Return whether the last write was at least `WRITE_EVERY_S` seconds ago."""
@@ -279,7 +302,8 @@ class RecordKeeper:
 
     def write(self) -> None:
         """Write the record atomically. Thread-safe."""
-        partial = self._path.with_name(f".{self._path.name}.{os.getpid()}.partial")
+        if self._path is None:
+            return
         with self._writing:
             self._written_at = time.monotonic()
             self._record.outcomes = Outcomes.of(self._summary)
@@ -287,48 +311,42 @@ class RecordKeeper:
                 self._record.usage = self._summary.usage.as_dict(self._prices)
             cached = self._summary.model_cache
             self._record.model_cache = None if cached is None else cached._asdict()
+            self._record.engine_calls = self._summary.engine_calls or None
             self._record.ended_by = self._summary.ended_by
-            self._record.progress = list(self.timeline.points)
-            self._note_concurrency()
+            if self.concurrency is not None:
+                self._record.concurrency = self.concurrency.limit
+            if isinstance(self.concurrency, AdaptiveLimit):
+                self._record.concurrency_steps = [step.as_dict() for step in self.concurrency.steps]
             try:
-                partial.write_bytes(self._secrets.mask_bytes(_as_text(self._record)))
-                partial.replace(self._path)
+                with replacing(self._path) as partial:
+                    partial.write_bytes(self._secrets.mask_bytes(_as_text(self._record)))
             except OSError as error:
                 logger.warning("%s: cannot write the run's record (%s)", self._path, error.strerror)
-                partial.unlink(missing_ok=True)
-
-    def runs_with(self, concurrency: FixedLimit | AdaptiveLimit) -> None:
-        """Set the concurrency limit to record. Its current value is read at every write."""
-        self._concurrency = concurrency
 
     def note_control(self, entry: JsonObject) -> None:
         """Add a request with its answer, and write the record before the answer is sent."""
         self._record.control = [*(self._record.control or ()), entry][-CONTROL_KEPT:]
+        arguments = {key: value for key, value in entry.items() if key not in ("at", "verb", "answer")}
+        self._ledger.add(events.Control(time.time(), str(entry["verb"]), arguments, entry["answer"]))
         self.write()
 
     def exits_with(self, code: int) -> None:
         self._record.exit_code = code
         self.write()
 
-    def _note_concurrency(self) -> None:
-        if self._concurrency is not None:
-            self._record.concurrency = self._concurrency.limit
-        if isinstance(self._concurrency, AdaptiveLimit):
-            self._record.concurrency_steps = [step.as_dict() for step in self._concurrency.steps]
+    def __enter__(self) -> Self:
+        return self
 
-    @contextmanager
-    def until_the_end(self) -> Iterator[None]:
-        """Run the block, and record how the run ended."""
+    def __exit__(self, kind: object, error: BaseException | None, at: object) -> None:
         try:
-            yield
-        except Exception as error:
-            self.end("stopped", str(error) or repr(error))
-            raise
-        except BaseException:
-            self.end("interrupted")
-            raise
+            if error is None:
+                self.end("finished")
+            elif isinstance(error, Exception):
+                self.end("stopped", str(error) or repr(error))
+            else:
+                self.end("interrupted")
         finally:
-            self.end("finished")
+            self._ledger.close()
 
     def end(self, state: State, reason: str | None = None) -> None:
         """Record how the run ended. Only the first call has an effect."""
@@ -337,6 +355,7 @@ class RecordKeeper:
             self._record.state = state
             self._record.reason = reason and mask_text(reason)
             self._record.ended_at = _now()
+            self._ledger.end(state, self._record.reason)
             self.write()
 
 
@@ -366,3 +385,29 @@ def _masked_value(found: re.Match[str]) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def state_of(files: RunFiles, record: RunRecord | None) -> RunState:
+    """Return the state of a run. A run whose process ended without recording a final state was killed."""
+    if record is None:
+        return "unknown"
+    if record.state != "running":
+        return record.state
+    if record.host != socket.gethostname():
+        return "running" if _age_of(files) < SILENT_S else "unknown"
+    # Test the lock only if the process seems to have ended. The test takes the lock for a moment, and a collection
+    # that starts at this moment fails. Also check the age of the record, because process ids are reused.
+    is_there = is_alive(record.pid) and _age_of(files) < SILENT_S
+    return "running" if is_there or is_locked(files) else "killed"
+
+
+def _age_of(files: RunFiles) -> float:
+    try:
+        return time.time() - files.record.stat().st_mtime
+    except OSError:
+        return float("inf")
+
+
+def is_running(files: RunFiles) -> bool:
+    """Return whether a process works on a run, even if it has not begun to record its own session yet."""
+    return state_of(files, read_record(files.record)) == "running" or is_locked(files)

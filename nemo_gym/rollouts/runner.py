@@ -1,4 +1,4 @@
-"""Run one task and return one record, scored or failed, so that an error of one rollout never stops the run."""
+"""Run one task, with retries, and return one record, scored or failed: an error of one rollout never stops the run."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.hooks import hooks
 from nemo_gym.calls.problems import failure_of_call, failure_of_reply
 from nemo_gym.calls.results import Loads, result_of_reply
-from nemo_gym.context.deadline import deadline_in
+from nemo_gym.context.deadline import deadline_in, time_left_s
 from nemo_gym.context.rollout_id import rollout_context
+from nemo_gym.context.spent import Spent
 from nemo_gym.data.media import with_media
 from nemo_gym.errors import (
     FAILURES,
@@ -26,28 +28,24 @@ from nemo_gym.errors import (
     RolloutError,
     RolloutTimedOut,
     ServerCallError,
+    ServerLost,
 )
 from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts
-from nemo_gym.http.retries import seconds_of_retry_after
+from nemo_gym.http.retries import Backoff, seconds_of_retry_after
 from nemo_gym.jsonl import JsonObject, dump_json, loads_exact
 from nemo_gym.opaque import loads_opaque, plain
-from nemo_gym.rollouts.outcome import Outcome, Record
+from nemo_gym.rollouts.job import AttemptSettings
+from nemo_gym.rollouts.outcome import Outcome, Record, Timing
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens
-from nemo_gym.schemas.row import (
-    FAILURE_CONVERSATION_KEY,
-    FAILURE_LOG_KEY,
-    FAILURE_RETRYABLE_KEY,
-    MEDIA_DIR_KEY,
-    SECONDS_KEY,
-    UNGRADED,
-    Row,
-)
+from nemo_gym.schemas.row import MEDIA_DIR_KEY, SECONDS_KEY, UNGRADED, Row
 
 if TYPE_CHECKING:
     from nemo_gym.capture.attachment import RolloutCapture
 
 logger = logging.getLogger(__name__)
 
+LONGEST_PAUSE_S = 60.0
+GROWTH = 4.0
 JSON = {"content-type": "application/json"}
 FAILURE_OF_STATUS: dict[int, type[RolloutError]] = {422: InvalidTask, 429: Overloaded, 503: Overloaded}
 """The failure for an HTTP error status if the reply has no details. For other statuses, it is `Runner.FAILURE`."""
@@ -98,22 +96,28 @@ class Runner:
         return str(row.agent)
 
     async def _ended(self, row: Row) -> Record:
+        began_at, began, spent = time.time(), time.monotonic(), Spent()
         try:
-            result = await self._answer(row)
+            result = await self._answer(row, spent)
         except RolloutError as error:
-            return failed(row, error)
+            record = failed(row, error)
         except Exception as error:
             # An unexpected error must fail only this rollout, not the run.
             logger.exception("repeat %s of task %s failed", row.repeat_index, row.task_index, exc_info=error)
-            return failed(row, self.FAILURE(repr(error)))
-        return self._record(row, result)
+            record = failed(row, self.FAILURE(repr(error)))
+        else:
+            record = self._record(row, result)
+        phases = {phase: round(seconds, 3) for phase, seconds in spent.seconds.items()}
+        record.timing = Timing(began_at, round(time.monotonic() - began, 3), phases, spent.tools)
+        return record
 
     def _record(self, row: Row, result: Row) -> Record:
         return record_of(row, result, self.server_of(row), self.PATH)
 
-    async def _answer(self, row: Row) -> Row:
+    async def _answer(self, row: Row, spent: Spent) -> Row:
         server = self.server_of(row)
         reply = await self._reply(server, row)
+        spent.add_headers(hooks().headers(reply))
         body = await reply.read()
         if not reply.ok:
             otherwise = FAILURE_OF_STATUS.get(reply.status, self.FAILURE)
@@ -140,6 +144,52 @@ class Runner:
             raise RolloutTimedOut(f"{server}: {limit} ({error})", server=server) from error
         except ServerCallError as error:
             raise failure_of_call(error, server=server, otherwise=self.FAILURE) from error
+
+
+class AttemptLimits(NamedTuple):
+    """The limits on the number, duration and pace of attempts."""
+
+    most: int
+    """The total number of attempts, including those of earlier runs."""
+    timeout_s: float
+    """The time limit for all attempts of this run, including the pauses between them."""
+    backoff: Backoff
+
+    @classmethod
+    def of(cls, settings: AttemptSettings, most: int) -> AttemptLimits:
+        return cls(most, settings.rollout_timeout_s, Backoff(settings.retry_pause_s, GROWTH, LONGEST_PAUSE_S))
+
+
+async def run_to_its_end(
+    runner: Runner,
+    row: Row,
+    limits: AttemptLimits,
+    *,
+    on_repeat: Callable[[Record], None],
+    on_lost: Callable[[], Awaitable[None]] | None = None,
+) -> Record:
+    """Run a task with retries. `on_repeat` receives each failed attempt that is followed by a retry.
+
+    `on_lost` is awaited after an attempt in which a server was lost, before the attempt is counted.
+    """
+    attempt = row.attempt
+    number = 0
+    with deadline_in(limits.timeout_s):
+        while True:
+            record = await runner.run(row)
+            if on_lost is not None and record.cause == ServerLost.failure_class:
+                await on_lost()
+            attempt, number = attempt + 1, number + 1
+            if not record.may_retry or attempt >= limits.most:
+                return record
+            pause_s = limits.backoff.pause_s(number, record.retry_after_s)
+            left_s = time_left_s()
+            if left_s is not None and left_s <= pause_s:
+                return record
+            on_repeat(record)
+            # Give each attempt its own rollout id, so that servers and files can distinguish the attempts.
+            row = row.of_attempt(attempt)
+            await asyncio.sleep(pause_s)
 
 
 def _capture_of(client: ServerClient) -> Callable[[JsonObject], RolloutCapture] | None:
@@ -186,7 +236,7 @@ def _failed_by_answer(row: Row, result: Row, cause: str, server: str, path: str)
     may_retry = result.may_retry(error.may_retry)
     # Remove the reward that older servers add to a failure, because it must not be taken for a score.
     unrewarded = {name: value for name, value in result.fields.items() if name != "reward"}
-    failed_row = _with_failure(row, error, cause).with_fields({**unrewarded, FAILURE_RETRYABLE_KEY: may_retry})
+    failed_row = _with_failure(row, error, cause).with_fields(unrewarded).with_may_retry(may_retry)
     return Record(Outcome.FAILED, failed_row, cause=cause, may_retry=may_retry)
 
 
@@ -194,12 +244,13 @@ def failed(row: Row, error: RolloutError) -> Record:
     """Return the record of a failure: the row with the failure's cause and without a reward."""
     cause = error.failure_class
     failed_row = _with_failure(row, error, cause)
-    known = {FAILURE_LOG_KEY: error.log_file, FAILURE_CONVERSATION_KEY: error.conversation}
-    failed_row = failed_row.with_fields({key: value for key, value in known.items() if value is not None})
     return Record(
         Outcome.FAILED, failed_row, cause=cause, may_retry=error.may_retry, retry_after_s=error.retry_after_s
     )
 
 
 def _with_failure(row: Row, error: RolloutError, cause: str) -> Row:
-    return row.with_failure(cause, str(error), server=error.server, tier=error.tier, may_retry=error.may_retry)
+    return row.with_failure(
+        cause, str(error), server=error.server, tier=error.tier, may_retry=error.may_retry, log_file=error.log_file,
+        conversation=error.conversation,
+    )  # fmt: skip

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import OutputPath, read_lines, read_rows, write_rows
 from nemo_gym.paths import resolved
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.schemas.row import Row, TaskKey
+from nemo_gym.text import counted, first_few
 
 COMPANIONS = ("_failures.jsonl", "_materialized_inputs.jsonl", "_reward_profiling.jsonl")
 """Name endings of a run's files that do not contain rollouts."""
@@ -35,14 +35,6 @@ class AggregationJob(BaseModel):
     """Write the merged rollouts, not only their metrics."""
     overwrite: bool = False
     """Replace an earlier output."""
-
-
-class _Place(NamedTuple):
-    path: Path
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}"
 
 
 def find_shards(input_glob: str, output: Path) -> list[Path]:
@@ -82,23 +74,22 @@ def check_shards(shards: Sequence[Path]) -> Contents:
     Raise `DataError` if there are no rollouts, or if a rollout occurs twice. The message then names both places.
     """
     agents: set[str] = set()
-    places: dict[tuple[str | None, TaskKey], _Place] = {}
+    places: dict[tuple[str | None, TaskKey], str] = {}
     twice: list[str] = []
     count = 0
     for path in shards:
         for line in read_lines(path):
             count += 1
-            row, place = Row(line.row), _Place(path, line.number)
+            row, place = Row(line.row), f"{path}:{line.number}"
             agents.update(filter(None, [row.agent]))
             with suppress(KeyError):  # Results of other programs may lack task numbers.
                 first = places.setdefault((row.agent, row.key), place)
                 if first is not place:
                     twice.append(f"{row.key} ({first} and {place})")
     if twice:
-        more = f" and {len(twice) - SHOWN} more" if len(twice) > SHOWN else ""
         raise DataError(
             f"{counted(len(twice), 'rollout')} found twice for the same agent (task:rollout): "
-            f"{', '.join(twice[:SHOWN])}{more}. Leave out one of the files. If the rollouts belong to "
+            f"{first_few(twice, SHOWN)}. Leave out one of the files. If the rollouts belong to "
             "different tasks, give the rows of each run different _ng_task_index numbers."
         )
     if not count:
@@ -116,6 +107,6 @@ def check_output(shards: Sequence[Path], output: Path, *, overwrite: bool) -> No
 
 def merge_shards(shards: Sequence[Path], output: Path) -> int:
     """Write the rollouts of all files atomically into one file. Return the number of rollouts."""
-    # Remove the digests of an earlier run's lines. Otherwise, a resumed run would reject the new lines.
-    RunFiles(results=output).digests.unlink(missing_ok=True)
+    # Remove the ledger of an earlier run. Otherwise, a resumed run would reject the new lines.
+    RunFiles(results=output).ledger.unlink(missing_ok=True)
     return write_rows(output, (row for path in shards for row in read_rows(path)))

@@ -16,8 +16,7 @@ from pydantic import ValidationError
 
 from nemo_gym import paths
 from nemo_gym.calls.task_rules import TaskRules
-from nemo_gym.config import explain_params
-from nemo_gym.config.suggestions import closest, did_you_mean
+from nemo_gym.config.explain import explain_params
 from nemo_gym.data.gather import AgentDataset, numbered_rows_of
 from nemo_gym.data.media import with_empty_media, with_media_dir
 from nemo_gym.data.prompts import INPUT_AND_PROMPT, PromptConfig, apply_prompt_to_row, has_input, load_prompt_config
@@ -29,13 +28,13 @@ from nemo_gym.jsonl import Line, RawLine, dump_json, parse_row, read_raw_lines
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.numbering import TaskNumbers, digest_of
 from nemo_gym.schemas.responses import ResponseCreateParams
-from nemo_gym.schemas.row import AGENT_REF_KEY, PARAMS_KEY, POLICY_API_KEY, SKILLS_REF_KEY, TASK_INDEX_KEY, Row
+from nemo_gym.schemas.row import TASK_INDEX_KEY, Row
+from nemo_gym.text import closest, did_you_mean
 
 logger = logging.getLogger(__name__)
 
 PROBLEMS_SHOWN = 10
 NO_AGENT = "The run has no agent. Start its servers with a config that defines one."
-DEFAULT_AGENT_KEY = "_default"
 ANNOUNCED = 100_000
 """The number of rollouts above which the plan is announced, because writing it takes more than a moment."""
 LARGEST_WITHOUT_YES = 10_000_000
@@ -98,14 +97,48 @@ class TaskPlan:
 
     def check(self) -> TaskNumbers:
         """Check all rows and return their numbering. Raise `DataError`, with file and line, if rows are invalid."""
-        return self._checked_numbers()
+        if self.input.exists() and not self.input.is_file():
+            raise DataError(f"{self.input} is not a regular file. Rows are read more than once; write them to a file.")
+        digests, given = array("Q"), array("Q")
+        rollouts = 0
+        problems = _Problems(self.input)
+        prompt = self._prompt()
+        # Report an unknown `agent_name` once instead of for each row, because the setting is wrong, not the rows.
+        no_such_agent = self._unknown_agent(self.settings.agent_name) if self.settings.agent_name else None
+        for number, raw in self._raw_lines():
+            try:
+                row = Row(parse_row(raw, self.input, number))
+                if no_such_agent and row.agent is None:
+                    raise ConfigError(f"agent_name: {no_such_agent}")
+                accepted = self.rules.depths.get(str(row.agent or self.settings.agent_name), DEEPEST_REQUEST)
+                check_depth(raw, self.input, number, accepted)
+                check_keys(raw, row.fields, self.input, number)
+                if problem := self._problem(row, prompt):
+                    raise DataError(f"{self.input}:{number}: {problem}")
+            except DataError as error:
+                if raw.strip() in (b"[", b"{"):
+                    raise DataError(
+                        f"{self.input}:{number}: a JSON document of several lines starts here. Each line must contain "
+                        "one JSON object. Put each row on its own line, for a list with: jq -c '.[]'"
+                    ) from error
+                problems.add(str(error), number)
+            else:
+                rollouts += self._repeats(row.agent or self.settings.agent_name)
+                if row.task_index is None:
+                    digests.append(digest_of(raw))
+                else:
+                    given.append(row.task_index)
+        problems.raise_if_any()
+        if not digests and not given:
+            raise DataError(f"{self.input}: no rows. Each line must contain one JSON object.")
+        return TaskNumbers(digests, given, rollouts)
 
     def rows(self) -> Iterator[Row]:
         """Check all rows. Then yield each row as often as it is repeated, keeping only one row in memory.
 
         Raise `DataError` before the first row if the plan has too many rollouts.
         """
-        numbers = self._checked_numbers()
+        numbers = self.check()
         self.check_size(numbers)
         for planned in self.planned(numbers):
             for repeat in range(planned.first, planned.first + planned.repeats):
@@ -124,7 +157,7 @@ class TaskPlan:
         for line in self._lines():
             row = self._prepared(Row(line.row), prompt)
             if skills is not None:
-                row = row.with_fields({SKILLS_REF_KEY: skills.model_dump()})
+                row = row.with_fields({"skills_ref": skills.model_dump()})
             repeats = self._repeats(row.agent)
             has_own_number = row.task_index is not None
             task, first = numbers.take(line.raw, row.task_index, repeats)
@@ -152,7 +185,7 @@ class TaskPlan:
         params = row.params or {}
         extra_body = {**(row.extra_body or {}), "seed": repeat}
         metadata = {**(params.get("metadata") or {}), "extra_body": dump_json(extra_body).decode()}
-        return task.with_fields({PARAMS_KEY: {**params, "metadata": metadata}})
+        return task.with_fields({"responses_create_params": {**params, "metadata": metadata}})
 
     def prompt_file(self) -> Path | None:
         """Return the path of the prompt for rows without input, or None if no prompt is set or the file is missing."""
@@ -194,59 +227,22 @@ class TaskPlan:
     def _prompt(self) -> PromptConfig | None:
         return load_prompt_config(self.settings.prompt_config) if self.settings.prompt_config else None
 
-    def _checked_numbers(self) -> TaskNumbers:
-        if self.input.exists() and not self.input.is_file():
-            raise DataError(f"{self.input} is not a regular file. Rows are read more than once; write them to a file.")
-        digests, given = array("Q"), array("Q")
-        rollouts = 0
-        problems = _Problems(self.input)
-        prompt = self._prompt()
-        # Report an unknown `agent_name` once instead of for each row, because the setting is wrong, not the rows.
-        no_such_agent = self._unknown_agent(self.settings.agent_name) if self.settings.agent_name else None
-        for number, raw in self._raw_lines():
-            try:
-                row = Row(parse_row(raw, self.input, number))
-                if no_such_agent and row.agent is None:
-                    raise ConfigError(f"agent_name: {no_such_agent}")
-                accepted = self.rules.depths.get(str(row.agent or self.settings.agent_name), DEEPEST_REQUEST)
-                check_depth(raw, self.input, number, accepted)
-                check_keys(raw, row.fields, self.input, number)
-                if problem := self._problem(row, prompt):
-                    raise DataError(f"{self.input}:{number}: {problem}")
-            except DataError as error:
-                if raw.strip() in (b"[", b"{"):
-                    raise DataError(
-                        f"{self.input}:{number}: a JSON document of several lines starts here. Each line must contain "
-                        "one JSON object. Put each row on its own line, for a list with: jq -c '.[]'"
-                    ) from error
-                problems.add(str(error), number)
-            else:
-                rollouts += self._repeats(row.agent or self.settings.agent_name)
-                if row.task_index is None:
-                    digests.append(digest_of(raw))
-                else:
-                    given.append(row.task_index)
-        problems.raise_if_any()
-        if not digests and not given:
-            raise DataError(f"{self.input}: no rows. Each line must contain one JSON object.")
-        return TaskNumbers(digests, given, rollouts)
-
     def _problem(self, row: Row, prompt: PromptConfig | None) -> str | None:
         if problem := _index_problem(row) or agent_ref_problem(row):
             return problem
-        if POLICY_API_KEY in row.fields:
+        if "policy_api_key" in row.fields:
             return (
-                f"{POLICY_API_KEY} does not belong in a file, and a collection would copy it to other files. Remove "
+                "policy_api_key does not belong in a file, and a collection would copy it to other files. Remove "
                 "it, or run the rows with run_examples or nemo_gym.training.TrainingClient."
             )
-        params = row.fields.get(PARAMS_KEY)
+        params = row.fields.get("responses_create_params")
         if params is not None and not isinstance(params, dict):
-            return f"{PARAMS_KEY} must be an object, found {type(params).__name__}."
+            return f"responses_create_params must be an object, found {type(params).__name__}."
         if prompt is not None and has_input(row.fields):
             return INPUT_AND_PROMPT
         try:
             prepared = self._prepared(row, prompt)
-            ResponseCreateParams.model_validate(with_empty_media(prepared.fields)[PARAMS_KEY])
+            ResponseCreateParams.model_validate(with_empty_media(prepared.fields)["responses_create_params"])
         except KeyError as error:
             return f"{error.args[0]}."
         except DataError as error:
@@ -265,7 +261,7 @@ class TaskPlan:
         if unknown := self._unknown_agent(name):
             return unknown
         repeats = self.settings.num_repeats
-        if isinstance(repeats, dict) and name not in repeats and DEFAULT_AGENT_KEY not in repeats:
+        if isinstance(repeats, dict) and name not in repeats and "_default" not in repeats:
             return f"num_repeats does not list agent '{name}'. Add it, or _default."
         return None
 
@@ -281,15 +277,15 @@ class TaskPlan:
         fields = apply_prompt_to_row(row.fields, prompt) if prompt else row.fields
         prepared = Row(fields if self.is_gathered else with_media_dir(fields, self.input.parent)).without_outcome()
         params = {**(prepared.params or {}), **self.settings.responses_create_params}
-        prepared.fields[PARAMS_KEY] = params
+        prepared.fields["responses_create_params"] = params
         if prepared.agent is None and self.settings.agent_name is not None:
-            prepared.fields[AGENT_REF_KEY] = {"type": "responses_api_agents", "name": self.settings.agent_name}
+            prepared.fields["agent_ref"] = {"type": "responses_api_agents", "name": self.settings.agent_name}
         return prepared
 
     def _repeats(self, agent: str | None) -> int:
         repeats = self.settings.num_repeats
         if isinstance(repeats, dict):
-            return repeats.get(str(agent)) or repeats[DEFAULT_AGENT_KEY]
+            return repeats.get(str(agent)) or repeats["_default"]
         return repeats or 1
 
 

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nemo_gym.config.explain import problems_by_key
+from nemo_gym.config.explain import explained_in_a_line
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.records.usage import usage_of
 from nemo_gym.schemas.row import Row
 
 PER = 1_000_000
 """The number of tokens that a price is for."""
 DEFAULT_MODEL = "default"
-USER_USAGE_KEY = "user_usage"
-"""The key for the token usage of the model that played the user. Agents add this usage to their rollouts."""
-USER_MODEL_KEY = "user_model"
-"""The key for the name of the model that played the user, as the model's endpoint returned it."""
 _DATE = re.compile(r"-\d{4}(-\d\d){0,2}$|-\d{6,8}$")
 """A regular expression for the date at the end of model names such as `small-2026-01-31` and `small-20260131`."""
 
@@ -64,17 +61,14 @@ class PriceFile(BaseModel):
         try:
             return cls.model_validate(content)
         except ValidationError as error:
-            problems = "; ".join(f"{key}: {problem}" if key else problem for key, problem in _problems(error))
             example = "models: {my-model: {input: 2.5, cached_input: 0.25, output: 10}}"
-            raise DataError(f"prices: {path}: {problems}. Write prices per million tokens: {example}") from error
+            raise DataError(
+                f"prices: {path}: {explained_in_a_line(error)}. Write prices per million tokens: {example}"
+            ) from error
 
     def of(self, model: str) -> Price | None:
         """Return the price of a model: by its exact name, else by its name without a date, else the default."""
         return self.models.get(model) or self.models.get(_DATE.sub("", model)) or self.models.get(DEFAULT_MODEL)
-
-
-def _problems(error: ValidationError) -> list[tuple[str, str]]:
-    return list(problems_by_key(error).items())
 
 
 class Tokens(NamedTuple):
@@ -120,33 +114,22 @@ class Usage:
     unknown: int = 0
     """The number of scored rollouts whose endpoint did not report tokens."""
 
-    def add(self, row: Row) -> None:
-        """Add the tokens of a scored rollout, or of a failed attempt if its record contains them."""
-        tokens = Tokens.of(row.usage)
-        if tokens is None:
-            self.unknown += row.failure_class is None
+    def add(self, used: Mapping[str, Tokens], *, is_scored: bool) -> None:
+        """Add the tokens of a scored rollout or of a failed attempt by model. No model means that they are unknown."""
+        if not used:
+            self.unknown += is_scored
             return
         self.rollouts += 1
-        self._add(str((row.response or {}).get("model")), tokens)
-        if (tokens := Tokens.of(row.fields.get(USER_USAGE_KEY))) is not None:
-            self._add(str(row.fields.get(USER_MODEL_KEY)), tokens)
-
-    def _add(self, model: str, tokens: Tokens) -> None:
-        before = self.by_model.get(model)
-        self.by_model[model] = tokens if before is None else tokens.plus(before)
+        for model, tokens in used.items():
+            self.by_model[model] = self.by_model.get(model, Tokens()).plus(tokens)
 
     @property
     def tokens(self) -> Tokens:
-        total = Tokens()
-        for tokens in self.by_model.values():
-            total = total.plus(tokens)
-        return total
+        return reduce(Tokens.plus, self.by_model.values(), Tokens())
 
     def cost(self, prices: PriceFile) -> float:
         """Return the cost of all tokens. Tokens of models without a price (see `unpriced`) are left out."""
-        return sum(
-            tokens.cost(price) for model, tokens in self.by_model.items() if (price := prices.of(model)) is not None
-        )
+        return cost_of(self.by_model, prices)
 
     def unpriced(self, prices: PriceFile) -> list[str]:
         """Return the models that the price list lacks."""
@@ -167,13 +150,31 @@ class Usage:
         without = f", without {', '.join(unpriced)}, which the price file does not list" if unpriced else ""
         return f"{line}; cost: {self.cost(prices):,.4g} {prices.currency}{without}"
 
-    def as_dict(self, prices: PriceFile | None) -> JsonObject:
+    def as_dict(self, prices: PriceFile | None) -> dict[str, object]:
         """Return the totals in the format of the run's record."""
         tokens = self.tokens
-        written: JsonObject = {
+        written: dict[str, object] = {
             "input_tokens": tokens.input,
             "cached_tokens": tokens.cached,
             "output_tokens": tokens.output,
             "rollouts_without_usage": self.unknown,
         }
         return written if prices is None else {**written, "cost": self.cost(prices), "currency": prices.currency}
+
+
+def tokens_of(row: Row) -> dict[str, Tokens]:
+    """Return the tokens of a rollout or of a failed attempt by model. Empty if the endpoint did not report them."""
+    tokens = Tokens.of(row.usage)
+    if tokens is None:
+        return {}
+    used = {str((row.response or {}).get("model")): tokens}
+    # Agents add the tokens and the name of the model that played the user.
+    if (of_user := Tokens.of(row.fields.get("user_usage"))) is not None:
+        user = str(row.fields.get("user_model"))
+        used[user] = used.get(user, Tokens()).plus(of_user)
+    return used
+
+
+def cost_of(used: Mapping[str, Tokens], prices: PriceFile) -> float:
+    """Return the cost of tokens by model. Tokens of models without a price are left out."""
+    return sum(tokens.cost(price) for model, tokens in used.items() if (price := prices.of(model)) is not None)

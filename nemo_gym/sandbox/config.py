@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.config.view import own_view
 from nemo_gym.errors import SandboxConfigError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.sandbox.providers.registry import is_provider, list_providers, named_options, plain_block
+from nemo_gym.text import did_you_mean_or_all
 
-METADATA_KEY = "default_metadata"
-"""The key of a sandbox block for labels that all its sandboxes get. It is written next to the provider's name."""
 BLOCK = "sandbox"
 """The name of the block to use if only a provider's name is given."""
 
@@ -29,17 +27,16 @@ def resolve_provider_config(ref_or_mapping: Given, named_configs: Mapping[str, o
     that is only known when a sandbox is created.
     """
     block = _block(ref_or_mapping, named_configs)
-    name, options = named_options({name: options for name, options in block.items() if name != METADATA_KEY})
-    return {name: options}
+    return named_options({name: options for name, options in block.items() if name != "default_metadata"})
 
 
 def resolve_provider_metadata(
     ref_or_mapping: Given, named_configs: Mapping[str, object] | None = None
 ) -> dict[str, str]:
     """Return the `default_metadata` of the provider's block, or an empty dict."""
-    metadata = _block(ref_or_mapping, named_configs).get(METADATA_KEY) or {}
+    metadata = _block(ref_or_mapping, named_configs).get("default_metadata") or {}
     if not isinstance(metadata, Mapping):
-        raise SandboxConfigError(f"{METADATA_KEY} of a sandbox block must be a mapping of labels, not {metadata!r}.")
+        raise SandboxConfigError(f"default_metadata of a sandbox block must be a mapping of labels, not {metadata!r}.")
     return {str(key): str(value) for key, value in metadata.items() if value is not None}
 
 
@@ -58,8 +55,8 @@ def _block(given: Given, named_configs: Mapping[str, object] | None) -> JsonObje
         return plain_block(named)
     block = config.get(BLOCK)
     within = plain_block(block) if isinstance(block, Mapping) else {}
-    if given != METADATA_KEY and (given in within or is_provider(given)):
-        return {given: {}} | {key: value for key, value in within.items() if key in (given, METADATA_KEY)}
+    if given != "default_metadata" and (given in within or is_provider(given)):
+        return {given: {}} | {key: value for key, value in within.items() if key in (given, "default_metadata")}
     known = list_providers()
     blocks = [str(name) for name, block in config.items() if isinstance(block, Mapping) and {*block} & {*known}]
     choice = did_you_mean_or_all(given, [*blocks, *known], "sandbox blocks and providers")

@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.base import TaggedModel, WireModel
+from nemo_gym.schemas.shapes import ANY_KEYS, MessageJson, ToolDefinition
 from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS
 
 
@@ -117,7 +118,7 @@ MessageParam = (
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
-def _checked_message(message: JsonObject) -> JsonObject:
+def _checked_message(message: MessageJson) -> MessageJson:
     role = message.get("role")
     if role not in ROLES:
         raise ValueError(f"a message's 'role' must be one of {', '.join(ROLES)}, but is {role!r}")
@@ -134,7 +135,7 @@ class ChatCompletionCreateParams(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    messages: list[Annotated[JsonObject, AfterValidator(_checked_message)]]
+    messages: list[Annotated[MessageJson, ANY_KEYS, AfterValidator(_checked_message)]]
     """Items of type `MessageParam`, with any extra fields kept."""
     model: str | None = None
     audio: JsonObject | None = None
@@ -145,7 +146,10 @@ class ChatCompletionCreateParams(BaseModel):
     max_tokens: int | None = None
     metadata: dict[str, str] | None = None
     modalities: list[str] | None = None
+    moderation: JsonObject | None = None
     n: int | None = None
+    output_config: JsonObject | None = None
+    """Claude's settings of the answer, such as `{effort: low}`, at endpoints that accept them."""
     parallel_tool_calls: bool | None = True
     prediction: JsonObject | None = None
     presence_penalty: float | None = None
@@ -160,8 +164,10 @@ class ChatCompletionCreateParams(BaseModel):
     stream: bool | None = None
     stream_options: JsonObject | None = None
     temperature: float | None = None
+    thinking: JsonObject | None = None
+    """Claude's reasoning budget, such as `{type: enabled, budget_tokens: 1024}`, at endpoints that accept it."""
     tool_choice: str | JsonObject | None = None
-    tools: list[JsonObject] | None = None
+    tools: list[Annotated[ToolDefinition, ANY_KEYS]] | None = None
     top_logprobs: int | None = None
     top_p: float | None = None
     user: str | None = None

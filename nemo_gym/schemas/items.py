@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
@@ -13,8 +13,6 @@ from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, TokenIDLogPr
 
 Status = Literal["in_progress", "completed", "incomplete"]
 Role = Literal["user", "assistant", "system", "developer"]
-CLAIMED_KEY = "claimed_by_program"
-"""The key that marks a program's claim in a response's output. Its value is the role or type of the claimed item."""
 
 
 def _is_none(value: object) -> bool:
@@ -99,6 +97,7 @@ class EasyInputMessage(WireModel):
     content: str | list[InputPart]
     role: Role
     type: Literal["message"] = "message"
+    phase: str | None = Field(default=None, exclude_if=_is_none)
 
 
 class Message(WireModel):
@@ -108,6 +107,7 @@ class Message(WireModel):
     role: Literal["user", "system", "developer"]
     status: Status | None = None
     type: Literal["message"] = "message"
+    phase: str | None = Field(default=None, exclude_if=_is_none)
 
 
 class OutputMessage(TaggedModel):
@@ -188,6 +188,20 @@ class HostedItem(WireModel):
     type: str
 
 
+class McpCall(HostedItem, TaggedModel):
+    """A call of an MCP tool that the endpoint has made itself, with the tool's output."""
+
+    type: Literal["mcp_call"] = "mcp_call"
+    id: str
+    arguments: str
+    name: str
+    server_label: str
+    output: str | None = None
+    error: object = None
+    status: str | None = None
+    approval_request_id: str | None = None
+
+
 class EasyInputMessageForTraining(TokenIDLogProbMixin, EasyInputMessage):
     """A message in short form, with its token ids and log probabilities."""
 
@@ -224,6 +238,7 @@ def training_variant_of(cls: type[WireModel]) -> type[WireModel]:
 
 MessageT = TypeVar("MessageT", EasyInputMessage, Message)
 _TOKEN_FIELDS = frozenset(REQUIRED_TOKEN_METADATA_FIELDS)
+_MCP_FIELDS = frozenset({"id", "arguments", "name", "server_label"})
 _CALLS_AND_REASONING = frozenset({"function_call", "function_call_output", "reasoning"})
 
 
@@ -240,12 +255,14 @@ def _tag(item: object, *, type_is_required: bool) -> str | None:
         tag = kind
     else:
         # An item with a role and content is a message with a misspelled type.
-        return None if "role" in item and "content" in item else "hosted"
+        if "role" in item and "content" in item:
+            return None
+        tag = "mcp_call" if kind == "mcp_call" and item.keys() >= _MCP_FIELDS else "hosted"
     carries_tokens = not _TOKEN_FIELDS.isdisjoint(item)
     return f"{tag}_tokens" if carries_tokens and tag != "function_call_output" else tag
 
 
-def _message_tag(item: JsonObject) -> str:
+def _message_tag(item: Mapping[str, object]) -> str:
     content = item.get("content")
     if item.get("role", "assistant") == "assistant" and "id" in item and isinstance(content, list):
         return "output_message"
@@ -290,6 +307,7 @@ _OtherItem = (
     | Annotated[FunctionCallOutput, Tag("function_call_output")]
     | Annotated[ReasoningItem, Tag("reasoning")]
     | Annotated[HostedItem, Tag("hosted")]
+    | Annotated[McpCall, Tag("mcp_call")]
     | Annotated[OutputMessageForTraining, Tag("output_message_tokens")]
     | Annotated[FunctionToolCallForTraining, Tag("function_call_tokens")]
     | Annotated[ReasoningItemForTraining, Tag("reasoning_tokens")]

@@ -18,6 +18,7 @@ from nemo_gym.schemas.items import (
     assistant_texts,
     last_text,
 )
+from nemo_gym.schemas.shapes import ANY_KEYS, ToolDefinition
 from nemo_gym.schemas.thinking import strip_reasoning
 
 RESPONSES_PATH = "/v1/responses"
@@ -27,7 +28,7 @@ PLAYED_WITHOUT_MODEL = "resp_test"
 """The id of responses that `nemo_gym.testing` makes, for example when an oracle plays the example rollouts."""
 
 
-def _checked_tool(tool: JsonObject) -> JsonObject:
+def _checked_tool(tool: ToolDefinition) -> ToolDefinition:
     if not isinstance(tool.get("type"), str):
         raise ValueError("a tool needs a 'type', such as \"function\"")
     if tool["type"] == "function" and not isinstance(tool.get("name"), str):
@@ -35,7 +36,7 @@ def _checked_tool(tool: JsonObject) -> JsonObject:
     return tool
 
 
-ToolParam = Annotated[JsonObject, AfterValidator(_checked_tool)]
+ToolParam = Annotated[ToolDefinition, ANY_KEYS, AfterValidator(_checked_tool)]
 
 
 class ResponseCreateParams(BaseModel):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from operator import not_
-from typing import Any, SupportsFloat
+from typing import Any, Required, SupportsFloat, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -20,6 +19,8 @@ TIME_LEFT_HEADER = "x-nemo-gym-time-left"
 """Header with the seconds left for the rollout, sent with calls between servers."""
 NOT_BEGUN_HEADER = "x-nemo-gym-not-begun"
 """Header of a 503 response: the server did not start the call for lack of capacity, so a retry is safe."""
+TOOLS_HEADER = "x-nemo-gym-tools"
+"""Header of an agent's reply with the numbers of calls and of failed calls of each tool, as JSON."""
 FAILURE_HEADER = "x-nemo-gym-failure"
 """Header of a 200 response with an ungraded row: the failure class, for callers that do not read the body."""
 INPUT_AT_HEADER = "x-nemo-gym-input-at"
@@ -50,8 +51,8 @@ def run_headers(run_token: str | None, run_id: str = "") -> list[tuple[bytes, by
     return [(name.encode(), value.encode()) for name, value in named.items() if value]
 
 
-def _is_none(value: object) -> bool:
-    return value is None
+FAILURE_MARKS = frozenset({"mask_sample", "failure_kind", "failure_reason"})
+"""The fields of a verify response that mark a rollout without a valid reward."""
 
 
 class BaseRunRequest(BaseModel):
@@ -70,12 +71,22 @@ class BaseVerifyResponse(BaseVerifyRequest):
     """The response to `/verify`: the row with the agent's response and the reward."""
 
     reward: float
-    mask_sample: bool = Field(default=False, exclude_if=not_)
+    mask_sample: bool = False
     """Whether training must skip this rollout, for example because its sandbox broke and it has no valid reward."""
-    failure_kind: str | None = Field(default=None, exclude_if=_is_none)
+    failure_kind: str | None = None
     """The kind of failure that made the reward invalid or low, such as `sandbox`."""
-    failure_reason: str | None = Field(default=None, exclude_if=_is_none)
+    failure_reason: str | None = None
     """A description of the failure in words."""
+
+    # Without a return type, because pydantic would take it for the schema of all fields.
+    @model_serializer(mode="wrap")
+    def _without_unset_marks(self, dump: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]
+        """Leave out unset marks if the class is a verifier's own, because its author has listed its fields."""
+        fields: dict[str, Any] = dump(self)
+        if type(self) is not BaseVerifyResponse:
+            for name in FAILURE_MARKS - self.model_fields_set:
+                fields.pop(name, None)
+        return fields
 
     @classmethod
     def grade(cls, body: BaseVerifyRequest, reward: float, **fields: Any) -> Graded:
@@ -94,12 +105,6 @@ class Graded(BaseVerifyResponse):
     """A response to `/verify` with any extra fields, made by `BaseVerifyResponse.grade`."""
 
     model_config = ConfigDict(extra="allow")
-
-    @model_serializer(mode="wrap")
-    def _with_given_nulls(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Keep failure fields that the verifier set to None, so that all of its results have the same fields."""
-        given = [name for name in ("failure_kind", "failure_reason") if name in self.model_fields_set]
-        return {**{name: None for name in given if getattr(self, name) is None}, **dump(self)} if given else dump(self)
 
 
 class BaseMultiRewardVerifyResponse(BaseVerifyResponse):
@@ -128,6 +133,30 @@ class AggregateMetrics(BaseModel):
     group_level_metrics: list[dict[str, Any]] = Field(default_factory=list)
     agent_metrics: dict[str, Any] = Field(default_factory=dict)
     key_metrics: dict[str, Any] = Field(default_factory=dict)
+
+
+class LedgerOutcomes(TypedDict):
+    """The numbers of an agent's rollouts by outcome, and of the failed ones by the cause of their last attempt."""
+
+    planned: int
+    scored: int
+    failed: dict[str, int]
+    unresolved: int
+
+
+class AgentMetrics(TypedDict, total=False):
+    """The metrics of one agent. A run adds `ledger`, and `failed_tasks`: those with failed rollouts and no score."""
+
+    agent_ref: Required[dict[str, str]]
+    integer_fields: list[str]
+    """The fields that are integers in all rollouts."""
+    group_level_metrics: list[dict[str, Any]]
+    agent_metrics: dict[str, Any]
+    key_metrics: dict[str, Any]
+    ledger: LedgerOutcomes
+    failed_tasks: list[dict[str, object]]
+    row_fields: list[str]
+    """The numeric fields that the verifier only copied from the rows."""
 
 
 class ReverifyMode(StrEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -9,22 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.rollout import BaseSeedSessionRequest, BaseSeedSessionResponse
-from nemo_gym.schemas.row import (
-    AGENT_REF_KEY,
-    ATTEMPT_INDEX_KEY,
-    PARAMS_KEY,
-    POLICY_KEYS,
-    SKILLS_REF_KEY,
-    Row,
-)
+from nemo_gym.schemas.row import ATTEMPT_INDEX_KEY, POLICY_KEYS, TASK_ID_KEYS, Row
+from nemo_gym.schemas.tool_access import ToolAccess
 
 AGENT_SESSIONS_PATH = "/v1/agent_sessions"
 CLOSE_AGENT_SESSION_PATH = "/v1/agent_sessions/close"
-NOT_TASK_DATA = frozenset({PARAMS_KEY, AGENT_REF_KEY, SKILLS_REF_KEY, *POLICY_KEYS})
+NOT_TASK_DATA = frozenset({"responses_create_params", "agent_ref", "skills_ref", *POLICY_KEYS})
 """Fields of a row that are not its task's own data."""
-TASK_ID_KEYS = ("task_id", "problem_id", "instance_id")
-TASK_SOURCE_KEY = "task_source"
-"""The field of a row that names its set of tasks."""
 
 
 class EpisodeId(BaseModel):
@@ -66,7 +58,7 @@ class ResourcesSeedSessionRequest(BaseSeedSessionRequest):
     @model_validator(mode="before")
     @classmethod
     def _from_row(cls, given: object) -> object:
-        if not isinstance(given, dict) or PARAMS_KEY not in given:
+        if not isinstance(given, dict) or "responses_create_params" not in given:
             return given
         return {key: given[key] for key in cls.model_fields if key in given} | session_fields(given)
 
@@ -94,15 +86,16 @@ class ResourcesCloseSessionResponse(BaseModel):
 
 
 class AgentSeedSessionRequest(BaseModel):
-    """The body of `/v1/agent_sessions`: the agent's new session and the resources server's session for the task."""
+    """The body of `/v1/agent_sessions`: the agent's new session, its task, and what the session can reach."""
 
     model_config = ConfigDict(extra="forbid")
 
     agent_session_id: str = Field(min_length=1)
-    resources_session_id: str
     episode_id: EpisodeId
     task_id: TaskId
-    task_data: dict[str, Any]
+    tool_accesses: list[ToolAccess] = Field(default_factory=list)
+    sandbox_access: dict[str, Any] | None = None
+    """How to reach the task's sandbox, in the form of its provider; None if the task has none."""
 
 
 class AgentSeedSessionResponse(BaseModel):
@@ -119,15 +112,19 @@ class AgentCloseSessionRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     agent_session_id: str
+    episode_id: EpisodeId
 
 
 class AgentCloseSessionResponse(BaseModel):
-    """The response to `/v1/agent_sessions/close`: whether the agent's session was open."""
+    """The response to `/v1/agent_sessions/close`: whether the session was open, and what remains of it."""
 
     model_config = ConfigDict(extra="allow")
 
-    agent_session_id: str | None = None
     closed: bool = True
+    agent_observations: JsonObject | None = None
+    """The agent's observations, which become `ng_agent_observations` of the result."""
+    resources_cookies: dict[str, str] = Field(default_factory=dict)
+    """The cookies that the resources server has set in calls of the agent."""
 
 
 def session_fields(row: JsonObject) -> JsonObject:
@@ -135,17 +132,17 @@ def session_fields(row: JsonObject) -> JsonObject:
     task = Row(row)
     if task.attempt < 0:
         raise ValueError(f"{ATTEMPT_INDEX_KEY} must be an integer of at least 0, found {task.attempt}")
-    first_attempt = Row({key: value for key, value in row.items() if key != ATTEMPT_INDEX_KEY})
+    rollout_id = task.of_attempt(0).rollout_id or uuid4().hex
     named = (row.get(key) for key in TASK_ID_KEYS)
     task_id = next((each for each in named if isinstance(each, str | int)), task.task_index)
     return {
         "resources_session_id": uuid4().hex,
-        "episode_id": {"rollout_id": first_attempt.rollout_id or uuid4().hex, "attempt": task.attempt},
-        "task_id": {"taskset": str(row.get(TASK_SOURCE_KEY) or task.agent or ""), "task_id": str(task_id or 0)},
+        "episode_id": {"rollout_id": rollout_id, "attempt": task.attempt},
+        "task_id": {"taskset": str(row.get("task_source") or task.agent or ""), "task_id": str(task_id or 0)},
         "task_data": own_fields(row),
     }
 
 
-def own_fields(row: JsonObject) -> JsonObject:
+def own_fields(row: JsonObject) -> Mapping[str, object]:
     """Return the fields of a row that are its task's own data."""
     return {key: value for key, value in Row(row).without_private().items() if key not in NOT_TASK_DATA}

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from pydantic import PlainSerializer, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from nemo_gym.errors import ModelFailed
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.base import WireModel
 
 TOKEN_METADATA_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs", "routed_experts")
@@ -21,7 +20,7 @@ _ADAPTERS: dict[str, TypeAdapter[list[Any]]] = {
 }
 
 
-def without_tokens(item: Mapping[str, object]) -> JsonObject:
+def without_tokens(item: Mapping[str, object]) -> Any:
     """Return the fields of an item except its tokens."""
     return {name: value for name, value in item.items() if name not in TOKEN_METADATA_FIELDS}
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Container, Coroutine, MutableMapping
+from collections.abc import Container, Coroutine, Iterable, MutableMapping
+from functools import cached_property
 from typing import Any, ClassVar
 
-from fastapi import Body, FastAPI
-from pydantic import PrivateAttr
+from fastapi import Body, FastAPI, HTTPException
 from starlette.requests import Request
 
 from nemo_gym.calls.hooks import hooks
@@ -36,6 +36,7 @@ from nemo_gym.schemas.sessions import (
     AgentSeedSessionRequest,
     AgentSeedSessionResponse,
 )
+from nemo_gym.schemas.tool_access import ToolAccess
 from nemo_gym.servers.agent_sessions import AgentSessions, AgentSessionState
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.conversation import Unfinished
@@ -45,6 +46,7 @@ from nemo_gym.servers.sessions import session_id_of
 from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, endpoint_of
 from nemo_gym.web.failures import CONVERSATION_SCOPE_KEY
 from nemo_gym.web.fast_routes import FastRoute
+from nemo_gym.web.session_cookies import SESSION_ID_KEY
 
 __all__ = ["BaseResponsesAPIAgent", "Body", "SimpleResponsesAPIAgent"]
 
@@ -63,7 +65,14 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
     EPISODE_ROUTES: ClassVar[tuple[str, ...] | None] = None
     """Environment routes that the agent calls, besides those for sessions, tools and grading; None if unknown."""
 
-    _nemo_gym_agent_sessions: AgentSessions | None = PrivateAttr(default=None)
+    @cached_property
+    def _nemo_gym_agent_sessions(self) -> AgentSessions:
+        return AgentSessions(
+            getattr(self.config, "name", type(self).__name__),
+            set_up=self._seed_agent_session_state,
+            close=self._close_agent_session_state,
+            idle_s=getattr(self.config, "agent_session_idle_s", 21600.0),
+        )
 
     @abstractmethod
     async def responses(self, *arguments: Any, **named: Any) -> object:
@@ -83,25 +92,42 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
         """
         return AgentSessionState(request=body)
 
-    async def _close_agent_session_state(self, state: AgentSessionState) -> None:
-        """Release the state of a session. Called once for each state."""
+    async def _close_agent_session_state(self, state: AgentSessionState) -> AgentCloseSessionResponse | None:
+        """Release the state of a session, and return the response to its caller. Called once for each state."""
+        return None
 
     def agent_session_state(self, request: Request) -> AgentSessionState | None:
         """Return the state of the session that a request's cookie identifies; None if no such session is open."""
-        return sessions_of(self).state_of(session_id_of(request))
+        return self._nemo_gym_agent_sessions.state_of(self._agent_session_id_from_request(request))
+
+    def _agent_session_id_from_request(self, request: Request) -> str | None:
+        """Return the id of the session that a request's cookie identifies; None if no such session is open."""
+        cookie = hooks().scope(request).get("session", {})
+        return self._nemo_gym_agent_sessions.id_of(cookie.get(SESSION_ID_KEY, ""))
+
+    def _require_agent_session(self, agent_session_id: str | None) -> AgentSessionState:
+        """Return the state of an open session. Raise `HTTPException` 409 if there is none."""
+        state = self._nemo_gym_agent_sessions.state_of(agent_session_id)
+        if state is None:
+            raise HTTPException(409, f"agent session {agent_session_id} is not open. POST {AGENT_SESSIONS_PATH} first")
+        return state
+
+    def effective_tool_accesses(self, given: AgentSessionState | Iterable[ToolAccess] = ()) -> list[ToolAccess]:
+        """Return the configured `tool_accesses`. Those given, or given by a session, replace ones of the same name."""
+        laid_over = given.request.tool_accesses if isinstance(given, AgentSessionState) else given
+        return list({access.name: access for access in [*self.config.tool_accesses, *laid_over]}.values())
 
     async def seed_agent_session(self, request: Request, body: AgentSeedSessionRequest) -> AgentSeedSessionResponse:
         """Open a session. To keep state, override `_seed_agent_session_state` and `_close_agent_session_state`.
 
         An override of this method may declare the parameters `(body)` or `(request, body)`.
         """
-        await sessions_of(self).open(body, session_id_of(request))
+        await self._nemo_gym_agent_sessions.open(body, session_id_of(request))
         return AgentSeedSessionResponse(agent_session_id=body.agent_session_id)
 
     async def close_agent_session(self, body: AgentCloseSessionRequest) -> AgentCloseSessionResponse:
-        """Close a session, and return whether it was open."""
-        closed = await sessions_of(self).close(body.agent_session_id)
-        return AgentCloseSessionResponse(agent_session_id=body.agent_session_id, closed=closed)
+        """Close a session, and return whether it was open, with its observations and cookies."""
+        return await self._nemo_gym_agent_sessions.close(body)
 
     def session_beginnings(self) -> Container[str] | None:
         """Return the paths at which a session may begin; None (any path) if the agent does not keep state."""
@@ -109,10 +135,10 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
         return SESSION_BEGINNINGS if keeps_state else None
 
     def background_tasks(self) -> list[Coroutine[object, object, None]]:
-        return [*super().background_tasks(), sessions_of(self).reap()]
+        return [*super().background_tasks(), self._nemo_gym_agent_sessions.reap()]
 
     async def close_owned(self) -> None:
-        await sessions_of(self).drop_all()
+        await self._nemo_gym_agent_sessions.drop_all()
 
     def compute_metrics(self, tasks: list[list[JsonObject]]) -> JsonObject:
         """Return additional metrics over the rollouts of each task. The default adds none."""
@@ -192,17 +218,6 @@ class SimpleResponsesAPIAgent(AggregateMetricsMixin, BaseResponsesAPIAgent):
 
     def _capture_correlation_enabled(self) -> bool:
         return self._model_call_capture_enabled() or self._token_id_capture_enabled()
-
-
-def sessions_of(agent: SimpleResponsesAPIAgent) -> AgentSessions:
-    if agent._nemo_gym_agent_sessions is None:
-        agent._nemo_gym_agent_sessions = AgentSessions(
-            getattr(agent.config, "name", type(agent).__name__),
-            set_up=agent._seed_agent_session_state,
-            close=agent._close_agent_session_state,
-            idle_s=getattr(agent.config, "agent_session_idle_s", 21600.0),
-        )
-    return agent._nemo_gym_agent_sessions
 
 
 def _asks_for_tokens(scope: MutableMapping[str, Any], rollout_id: str) -> bool:

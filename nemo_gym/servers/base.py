@@ -9,23 +9,24 @@ import os
 import secrets
 import sys
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from omegaconf import OmegaConf
-from pydantic import BaseModel, PrivateAttr
+from pydantic import BaseModel
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.hooks import hooks
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.config.view import CONFIG_PATH_ENV_VAR, block_of_server
-from nemo_gym.errors import RolloutError
+from nemo_gym.errors import RolloutError, UserError
 from nemo_gym.http.external import external_session
 from nemo_gym.http.open_files import OPEN_FILES, raise_open_files_limit
 from nemo_gym.web.admission import Admission
@@ -70,6 +71,10 @@ class ServerContext:
     """The other worker processes of this server; None if there are none, or if sessions do not hold state."""
     life: str | None = None
     """An id of this start of the process, stored in new sessions; None if a restart does not lose state."""
+    progress: Callable[[str], None] = logger.info
+    """A function that shows the user what the start of this server waits for."""
+    note_start_failure: Callable[[str], None] | None = None
+    """A function that receives the message of a `UserError` or a `RolloutError` of `startup`."""
 
 
 class BaseServer(BaseModel):
@@ -109,8 +114,10 @@ class SimpleServer(BaseServer):
     ray_enabled: ClassVar[bool] = False
     """Set by folders that use Ray. The framework ignores it, because those folders start Ray themselves."""
 
-    # Use only this one private attribute, because further names could clash with those of server folders.
-    _nemo_gym_context: ServerContext | None = PrivateAttr(default=None)
+    # Use only this one private name, because further names could clash with those of server folders.
+    @cached_property
+    def _nemo_gym_context(self) -> ServerContext:
+        return ServerContext(Telemetry(_name_of(self)))
 
     @abstractmethod
     def setup_webserver(self) -> FastAPI:
@@ -163,6 +170,7 @@ class SimpleServer(BaseServer):
         given = {field: hooks().setting(self.config, key) for key, field in LIMITS.items()}
         limits = CallLimits(**{field: value for field, value in given.items() if value is not None})
         context = context_of(self)
+        context.telemetry.counters = getattr(app.state, "counters", dict)
         admission = Admission(
             server=context.telemetry.server,
             telemetry=context.telemetry,
@@ -202,9 +210,9 @@ class SimpleServer(BaseServer):
             try:
                 # Call the registered handlers here, because this lifespan replaces FastAPI's own. Skip the
                 # `startup` method if the server's author has also registered it as a handler.
-                if server.startup not in app.router.on_startup:
-                    await _call_each([server.startup])
-                await _call_each(app.router.on_startup)
+                own = [] if server.startup in app.router.on_startup else [server.startup]
+                with self._noting_start_failure():
+                    await _call_each([*own, *app.router.on_startup])
                 yield
                 await _call_each(app.router.on_shutdown)
             finally:
@@ -225,12 +233,25 @@ class SimpleServer(BaseServer):
         app.add_exception_handler(RequestValidationError, invalid_body_response)
         return app
 
+    @contextmanager
+    def _noting_start_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except (RolloutError, UserError) as error:
+            if note := context_of(self).note_start_failure:
+                note(str(error))
+            raise
+
     def background_tasks(self) -> list[Coroutine[object, object, None]]:
         """Return the coroutines that run for as long as the server does."""
         return [context_of(self).telemetry.watch_loop(folder_of(type(self)))]
 
     async def startup(self) -> None:
         """Open what the server needs, before its first request. Does nothing by default."""
+
+    def note_progress(self, text: str) -> None:
+        """Show the user what `startup` waits for, such as the last log line of an engine that loads a model."""
+        context_of(self).progress(text)
 
     async def aclose(self) -> None:
         """Close what the server opened, after its last request. Does nothing by default."""
@@ -241,8 +262,6 @@ class SimpleServer(BaseServer):
 
 def context_of(server: SimpleServer) -> ServerContext:
     """Return the server's context. It has default values until the server's process sets others."""
-    if server._nemo_gym_context is None:
-        server._nemo_gym_context = ServerContext(Telemetry(_name_of(server)))
     return server._nemo_gym_context
 
 

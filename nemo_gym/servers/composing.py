@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pydantic import ValidationError, model_validator
 
@@ -15,7 +15,6 @@ from nemo_gym.context.deadline import to_the_end
 from nemo_gym.errors import AgentFailed, ModelFailed, RolloutError
 from nemo_gym.grading.answers import is_claimed
 from nemo_gym.grading.text import strip_reasoning
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import (
     EasyInputMessage,
     FunctionCallOutput,
@@ -57,7 +56,9 @@ class ComposingAgent(ConversingAgent):
 
     config: ComposingAgentConfig
 
-    async def answer_of_agent(self, params: JsonObject, session: Cookies, path: str | None = None) -> Response:
+    async def answer_of_agent(
+        self, params: Mapping[str, object], session: Cookies, path: str | None = None
+    ) -> Response:
         """Let the other agent answer a conversation. `session` has the environment's cookies and is updated in place.
 
         `path` is the path of the other agent's `/v1/responses`. The default has the current rollout's
@@ -66,12 +67,12 @@ class ComposingAgent(ConversingAgent):
         path = path or self.url_path_for_run(RESPONSES_PATH, None)
         return await self._response_of(self.config.agent_server.name, path, params, session, AgentFailed)
 
-    async def answer_of_model(self, text: str, params: JsonObject) -> Response:
+    async def answer_of_model(self, text: str, params: Mapping[str, object]) -> Response:
         """Ask this agent's own model a question. The call is not part of the rollout's conversation."""
         asked = {**params, "input": [{"role": "user", "content": text}]}
         return await self._response_of(self.config.model_server.name, RESPONSES_PATH, asked, {}, ModelFailed)
 
-    async def seed_another_session(self, row: JsonObject) -> Cookies:
+    async def seed_another_session(self, row: Mapping[str, object]) -> Cookies:
         """Seed a further session of the environment with the rollout's row, and return the session's cookies."""
         return hooks().cookies(await call_environment(self, "/seed_session", row, {}))
 
@@ -84,7 +85,7 @@ class ComposingAgent(ConversingAgent):
         await to_the_end(close_all())
 
     async def _response_of(
-        self, server: str, path: str, params: JsonObject, cookies: Cookies, otherwise: type[RolloutError]
+        self, server: str, path: str, params: Mapping[str, object], cookies: Cookies, otherwise: type[RolloutError]
     ) -> Response:
         call = self.server_client.post(server, path, json=params, cookies=cookies)
         reply = await reply_to(call, server=server, during=RESPONSES_PATH, otherwise=otherwise)

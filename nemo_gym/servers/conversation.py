@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,12 +27,12 @@ from nemo_gym.opaque import TOKEN_KEYS, loads_opaque, plain
 from nemo_gym.records.usage import are_known
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, sum_of_counts
 from nemo_gym.schemas.rollout import INPUT_AT_HEADER
+from nemo_gym.schemas.shapes import Item
 from nemo_gym.servers.observing import Observer
 from nemo_gym.servers.tools.parts import ToolOutput, output_of
 from nemo_gym.servers.tools.tool import is_callable_name
 
 Cookies = dict[str, str]
-Item = JsonObject
 
 ENDS_THE_ROLLOUT = (ServerLost, RolloutTimedOut, Overloaded)
 """Failures after which a rollout cannot continue: state lost, deadline passed, or tool call not started."""
@@ -73,7 +73,7 @@ class _WrittenItems:
         self._unsent: dict[int, bytes] = {}
         """The JSON of new long items by index, kept until it is sent for the first time."""
 
-    def request(self, params: JsonObject, items: list[Item]) -> WrittenRequest:
+    def request(self, params: Mapping[str, object], items: list[Item]) -> WrittenRequest:
         known = len(self._items)
         # Compare the lists first, because most agents never shorten or replace earlier items, and comparing is fast.
         if self._items != items[:known]:
@@ -134,7 +134,7 @@ class Unfinished:
     def is_about(self, items: ItemsSoFar) -> None:
         self._items = items
 
-    def so_far(self) -> JsonObject | None:
+    def so_far(self) -> Mapping[str, object] | None:
         """Return the last items, and the number of `omitted` earlier ones. Return None for an empty conversation."""
         given = list(self._items()) if self._items is not None else []
         kept: list[Item] = []
@@ -257,7 +257,7 @@ class Conversation:
         of the turn. Otherwise, their effect would depend on which call arrives first.
         """
         answers: dict[int, ToolOutput] = {}
-        observations: dict[int, JsonObject] = {}
+        observations: dict[int, Mapping[str, object]] = {}
 
         async def answer(*places: int) -> None:
             for place in places:
@@ -372,13 +372,13 @@ def _items(given: str | list[Item]) -> list[Item]:
     return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
 
 
-def _read_turn(body: bytes, model: str) -> Item:
+def _read_turn(body: bytes, model: str) -> JsonObject:
     """Parse a reply of the model. Check only what a conversation depends on; the verifier checks the rest."""
     if is_deeper_than(body, DEEPEST_ANSWER):
         raise ModelFailed(f"{model}: the answer is nested more than {DEEPEST_ANSWER} levels deep", server=model)
     try:
         # Token ids and log-probabilities stay unparsed, because most conversations do not use them.
-        turn: Item = loads_opaque(body)
+        turn: JsonObject = loads_opaque(body)
     except orjson.JSONDecodeError as error:
         raise ModelFailed(f"{model}: the reply is not a valid response: {error}", server=model) from error
     if not (isinstance(turn, dict) and _is_sound_turn(turn)):
@@ -388,7 +388,7 @@ def _read_turn(body: bytes, model: str) -> Item:
     return turn
 
 
-def _repaired(turn: object, model: str) -> Item:
+def _repaired(turn: object, model: str) -> JsonObject:
     with reading(model):
         if isinstance(turn, dict) and isinstance(turn.get("output"), list):
             turn = standard_response(turn, model=model)
@@ -419,7 +419,7 @@ def check_response(response: object, model: str) -> None:
         raise ModelFailed(f"{model}: the reply is not a valid response: {error}", server=model) from error
 
 
-def _is_sound_turn(turn: Item) -> bool:
+def _is_sound_turn(turn: Mapping[str, object]) -> bool:
     is_named = all(isinstance(turn.get(name), kind) for name, kind in BOOKKEEPING.items())
     return is_named and _is_sound_output(turn.get("output")) and _is_sound_usage(turn.get("usage"))
 
@@ -428,7 +428,7 @@ def _is_sound_output(output: object) -> bool:
     return isinstance(output, list) and all(isinstance(item, dict) and _is_sound(item) for item in output)
 
 
-def _is_sound(item: Item) -> bool:
+def _is_sound(item: Mapping[str, object]) -> bool:
     kind = item.get("type")
     if kind == "message":
         parts = item.get("content")

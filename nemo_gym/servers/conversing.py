@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Container
+from collections.abc import Awaitable, Container, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -26,7 +26,8 @@ from nemo_gym.http.reply import Reply
 from nemo_gym.jsonl import JsonObject, dump_json, loads_exact
 from nemo_gym.schemas.responses import RESPONSES_PATH
 from nemo_gym.schemas.rollout import ADDED_ONLY_HEADER, AggregateMetrics, AggregateMetricsRequest, BaseRunRequest
-from nemo_gym.schemas.row import MASK_KEY, REASON_KEY, Row
+from nemo_gym.schemas.row import Row
+from nemo_gym.schemas.shapes import ToolDefinition
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.conversation import Conversation, Cookies, check_response
 from nemo_gym.servers.observing import Observer
@@ -61,7 +62,7 @@ class ConversingRunRequest(BaseRunRequest):
 class ServerTools(NamedTuple):
     """The tools that a resources server lists."""
 
-    definitions: list[JsonObject]
+    definitions: list[ToolDefinition]
     independent: frozenset[str]
     """Names of the tools whose calls may run at the same time."""
 
@@ -119,7 +120,9 @@ class ConversingAgent(SimpleResponsesAPIAgent):
             return await super().aggregate_metrics(body)
         return await relayed_metrics(self.server_client, self.config.resources_server.name, body)
 
-    async def begin(self, params: JsonObject, session: Cookies, model_path: str | None = None) -> Conversation:
+    async def begin(
+        self, params: Mapping[str, object], session: Cookies, model_path: str | None = None
+    ) -> Conversation:
         """Return a new conversation. If `params` do not list tools, the resources server's tools are used.
 
         `model_path` is the URL path of the requests for the model's turns. The default is
@@ -158,7 +161,7 @@ async def _tools_of_server(agent: ConversingAgent) -> ServerTools:
     return tools
 
 
-async def _graded(agent: ConversingAgent, answered: JsonObject, conversation: Conversation) -> bytes:
+async def _graded(agent: ConversingAgent, answered: Mapping[str, object], conversation: Conversation) -> bytes:
     """Return the graded row. For a large row, the verifier may send only the fields that it adds."""
     request = WrittenRequest(answered)
     request.text = text = encode_json(answered)
@@ -175,7 +178,7 @@ async def _graded(agent: ConversingAgent, answered: JsonObject, conversation: Co
     return encode_json({**request, **added})
 
 
-async def _verified(agent: ConversingAgent, answered: JsonObject, conversation: Conversation) -> Reply:
+async def _verified(agent: ConversingAgent, answered: Mapping[str, object], conversation: Conversation) -> Reply:
     try:
         return await call_environment(agent, "/verify", answered, conversation.session)
     except EnvironmentFailed:
@@ -184,7 +187,9 @@ async def _verified(agent: ConversingAgent, answered: JsonObject, conversation: 
         raise
 
 
-def call_environment(agent: ConversingAgent, path: str, body: JsonObject, cookies: Cookies) -> Awaitable[Reply]:
+def call_environment(
+    agent: ConversingAgent, path: str, body: Mapping[str, object], cookies: Cookies
+) -> Awaitable[Reply]:
     server = agent.config.resources_server.name
     call = agent.server_client.post(server_name=server, url_path=path, json=body, cookies=cookies)
     return _answer(agent, call, path)
@@ -212,7 +217,7 @@ async def _tools_in(reply: Reply) -> ServerTools:
     return NO_TOOLS
 
 
-def _with(added: JsonObject, verified: bytes) -> bytes:
+def _with(added: Mapping[str, object], verified: bytes) -> bytes:
     """Return the verifier's response, plus the agent's added fields that the verifier's response class dropped."""
     if not added:
         return verified
@@ -225,7 +230,8 @@ def _masked(graded: bytes, conversation: Conversation) -> bytes:
     result = None if conversation.mask_reason is None else loads_exact(graded)
     if not isinstance(result, dict):
         return graded
-    return dump_json({**result, MASK_KEY: True, REASON_KEY: result.get(REASON_KEY) or conversation.mask_reason})
+    reason = result.get("failure_reason") or conversation.mask_reason
+    return dump_json({**result, "mask_sample": True, "failure_reason": reason})
 
 
 def _with_observations(graded: bytes, row: JsonObject, conversation: Conversation) -> bytes:

@@ -11,15 +11,14 @@ from typing import Any, SupportsFloat, get_args
 from pydantic import BaseModel, Field, create_model
 
 from nemo_gym.calls.hooks import hooks
-from nemo_gym.config.settings import GROUP_KEY, LEAST_GROUP
-from nemo_gym.config.wording import counted, with_article
+from nemo_gym.config.settings import LEAST_GROUP
 from nemo_gym.errors import ConfigError, InvalidTask, JudgeFailed, NemoGymError, SignatureError, fault_in
-from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.rollout import GROUP_PATH, BaseVerifyRequest, BaseVerifyResponse
-from nemo_gym.schemas.row import FAILURE_CLASS_KEY, FAILURE_MESSAGE_KEY, FAILURE_SERVER_KEY, UNGRADED
+from nemo_gym.schemas.rollout import FAILURE_MARKS, GROUP_PATH, BaseVerifyRequest, BaseVerifyResponse
+from nemo_gym.schemas.row import UNGRADED, marks_of_failure
 from nemo_gym.servers.base import SimpleServer, context_of, folder_of
 from nemo_gym.servers.judging import failure_fields
 from nemo_gym.servers.tools.handlers import Handler, bare, is_class_of, place_of, placed_at
+from nemo_gym.text import counted, with_article
 from nemo_gym.web.threads import blocking_pool
 
 logger = logging.getLogger(__name__)
@@ -57,17 +56,19 @@ def verifies_groups(cls: type) -> bool:
 
 def is_for_groups(server: SimpleServer) -> bool:
     """Return whether a server verifies groups. Raise `ConfigError` if its settings do not match its class."""
-    settings = hooks().setting(server.config, GROUP_KEY)
+    settings = hooks().setting(server.config, "group_verification")
     name, cls = context_of(server).telemetry.server, type(server).__name__
     if not verifies_groups(type(server)):
         if settings is not None:
             raise ConfigError(
-                f"{name}: {GROUP_KEY} is set, but {cls} does not override verify_group. Remove {GROUP_KEY}."
+                f"{name}: group_verification is set, but {cls} does not override verify_group. Remove "
+                "group_verification."
             )
         return False
     if settings is None:
         raise ConfigError(
-            f"{name}: {cls} overrides verify_group, so its block needs the key {GROUP_KEY}, such as {GROUP_KEY}: {{}}"
+            f"{name}: {cls} overrides verify_group, so its block needs the key group_verification, such as "
+            "group_verification: {}"
         )
     return True
 
@@ -84,16 +85,15 @@ class GroupVerifier:
         self.request: type[BaseModel] = create_model("VerifyGroupRequest", bodies=bodies)
         """The class of a request to grade a group. It has the verify requests in `bodies`."""
 
-    def ungraded(self) -> JsonObject:
+    def ungraded(self) -> Mapping[str, object]:
         """Return the fields that `/verify` adds to a rollout. They mark it as ungraded."""
         message = (
             f"{self._name} verifies all rollouts of a task together, so this rollout is not graded yet. A collection, "
             f"run_examples or nemo_gym.training gets the rewards with POST {GROUP_PATH}"
         )
-        marks = {FAILURE_CLASS_KEY: UNGRADED, FAILURE_MESSAGE_KEY: message, FAILURE_SERVER_KEY: self._name}
-        return {"reward": 0.0, **marks}
+        return {"reward": 0.0, **marks_of_failure(UNGRADED, message, self._name)}
 
-    async def results(self, request: Any) -> list[JsonObject]:
+    async def results(self, request: Any) -> list[Mapping[str, object]]:
         """Return the fields to add to each rollout: those of its result, or those of its failure."""
         results = await self._verified(request.bodies)
         return [failure_fields(each) if isinstance(each, JudgeFailed) else fields_of(each) for each in results]
@@ -146,11 +146,13 @@ class GroupVerifier:
         return JudgeFailed(f"{self._name}: {where}verify_group returned {returned}", server=self._name)
 
 
-def fields_of(result: BaseVerifyResponse | SupportsFloat) -> JsonObject:
+def fields_of(result: BaseVerifyResponse | SupportsFloat) -> Mapping[str, object]:
     """Return the fields that a result of `verify` or `verify_group` adds to its row."""
     if not isinstance(result, BaseVerifyResponse):
         return {"reward": float(result)}
-    own = result.model_dump(mode="json", exclude={"responses_create_params", "response", "reward"})
+    # Leave out unset marks, because the row may have fields of its own with these names.
+    unset = FAILURE_MARKS - result.model_fields_set
+    own = result.model_dump(mode="json", exclude={"responses_create_params", "response", "reward", *unset})
     return {**own, "reward": float(result.reward)}
 
 

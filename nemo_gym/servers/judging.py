@@ -8,10 +8,8 @@ a rollout, `JudgeFailures` looks for this header in every reply, and `/run` adds
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import Awaitable, Callable
-from functools import wraps
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -22,47 +20,24 @@ from nemo_gym.errors import JudgeFailed
 from nemo_gym.http.reply import Reply
 from nemo_gym.jsonl import JsonObject, dump_json, loads_exact
 from nemo_gym.schemas.rollout import FAILURE_HEADER
-from nemo_gym.schemas.row import FAILURE_CLASS_KEY, FAILURE_SERVER_KEY, JUDGE_ERROR_KEY, Row
+from nemo_gym.schemas.row import FAILURE_CLASS_KEY, Row, marks_of_failure
 from nemo_gym.web.json_response import WrittenJson
 
 logger = logging.getLogger(__name__)
 
-Verify = Callable[..., Awaitable[Any]]
-
 _HEADER = FAILURE_HEADER.encode()
 
 
-def failure_fields(error: JudgeFailed) -> JsonObject:
+def failure_fields(error: JudgeFailed) -> Mapping[str, object]:
     """Return the fields that mark a row as failed by its judge. The collector ignores the reward of such a row."""
     logger.warning("the judge failed: %s", error)
-    server = {FAILURE_SERVER_KEY: error.server} if error.server else {}
-    return {"reward": 0.0, FAILURE_CLASS_KEY: error.failure_class, JUDGE_ERROR_KEY: str(error), **server}
+    return {"reward": 0.0, **marks_of_failure(error.failure_class, str(error), error.server, is_of_judge=True)}
 
 
 def mark_failed(answer: Response, error: JudgeFailed) -> Response:
     """Add the failure header to a verifier's reply."""
     answer.headers[FAILURE_HEADER] = error.failure_class
     return answer
-
-
-def judge_failsafe(verify_fn: Verify) -> Verify:
-    """Wrap a `/verify` endpoint. A judge's failure becomes a reply with status 200, the request's row and the cause.
-
-    `SimpleResourcesServer` does this itself. Use this wrapper for a `/verify` route that you add.
-    """
-    signature = inspect.signature(verify_fn)
-
-    @wraps(verify_fn)
-    async def graded(*arguments: Any, **named: Any) -> Any:
-        try:
-            return await verify_fn(*arguments, **named)
-        except JudgeFailed as error:
-            given = signature.bind(*arguments, **named).arguments
-            body = given.get("body") or next(value for value in given.values() if isinstance(value, BaseModel))
-            row = {**body.model_dump(mode="json"), **failure_fields(error)}
-            return mark_failed(WrittenJson(dump_json(row)), error)
-
-    return graded
 
 
 class JudgeFailures:

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fastapi import Body, FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym.calls.hooks import hooks
 from nemo_gym.config.settings import BaseResponsesAPIModelConfig, ModelServerRef
 from nemo_gym.errors import ConfigError, ModelFailed
+from nemo_gym.http.reply_cache import ReplyCache, current_cache
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.model_routes import add_model_routes
 from nemo_gym.servers.policies import accept_policies
@@ -90,11 +92,22 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
                 f"{self.config.name}: return_token_id_information cannot be used with model_cache: answers of "
                 "an earlier policy must not be trained on. Remove one of the two keys."
             )
-        # Imported here, because most servers do not cache replies.
-        from nemo_gym.http.reply_cache import ReplyCache
-        from nemo_gym.web.reply_cache import CachedReplies
-
         app.add_middleware(CachedReplies, cache=ReplyCache(book.settings.model_cache, book.run_id).opened())
+
+
+class CachedReplies:
+    """Middleware that sets the cache for the model calls that a request causes. See `ReplyCache`."""
+
+    def __init__(self, app: ASGIApp, cache: ReplyCache) -> None:
+        self.app = app
+        self.cache = cache
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        token = current_cache.set(self.cache)
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            current_cache.reset(token)
 
 
 def _flag_of_definer(cls: type, flag: str, *, method: str) -> bool:

@@ -26,7 +26,7 @@ from nemo_gym.context.answer_recorder import AnswerRecorder, recorder
 from nemo_gym.context.rollout_id import current_rollout_id
 from nemo_gym.dialects import streaming
 from nemo_gym.dialects.anthropic import message_of_response, response_params_of_messages
-from nemo_gym.dialects.call_ids import with_unique_calls, with_unique_chat_calls
+from nemo_gym.dialects.calls import with_unique_calls, with_unique_chat_calls
 from nemo_gym.dialects.lenient import STREAM_FIELDS, QualifiedName, plain_request, with_client_names
 from nemo_gym.errors import DataError, ModelFailed, RolloutError, ServerCallError
 from nemo_gym.jsonl import JsonObject, dump_json
@@ -45,7 +45,7 @@ CHAT_COMPLETIONS = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
 OR_EVENTS: dict[int | str, JsonObject] = {200: {"content": {streaming.MEDIA_TYPE: {}}}}
 """OpenAPI documentation of a response that may also be an event stream."""
-INPUT_KEY = b'"input":'
+INPUT_NAME = b'"input":'
 MOST_DIGITS = 18
 _INPUT_AT = INPUT_AT_HEADER.encode()
 REMEMBERED_PARAMS, REMEMBERED_BYTES = 64, 16_384
@@ -145,7 +145,7 @@ def _passed_on(kind: type[BaseModel], pass_on: PassOn, scope: Scope, body: bytes
     Callers that send the position have already checked the items: the row's input, model output and tool results.
     """
     begin = _announced_input(scope)
-    if body[begin - len(INPUT_KEY) : begin] != INPUT_KEY or body[begin : begin + 1] != b"[" or body[-2:] != b"]}":
+    if body[begin - len(INPUT_NAME) : begin] != INPUT_NAME or body[begin : begin + 1] != b"[" or body[-2:] != b"]}":
         return None
     params = (_remembered_params if begin <= REMEMBERED_BYTES else _params)(kind, body[:begin])
     return None if params is None else _recorded(pass_on(params, memoryview(body)[begin:-1]))

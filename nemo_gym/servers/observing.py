@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nemo_gym.calls.hooks import hooks
 from nemo_gym.config.settings import MODEL_TIER
 from nemo_gym.http.reply import Reply
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.rollout import MODEL_CALL_HEADER
-from nemo_gym.schemas.row import OBSERVATIONS_KEY, TRAJECTORY_KEY
+from nemo_gym.schemas.shapes import Item
 from nemo_gym.schemas.tokens import TOKEN_METADATA_FIELDS
-
-Item = JsonObject
 
 
 @dataclass(frozen=True)
 class _ModelCall:
     began_at: float
-    reference: JsonObject | None
+    reference: Mapping[str, object] | None
     heard: int
     """The number of items that followed the input when the model was called."""
 
@@ -40,9 +37,11 @@ class Observer:
         self._agent = agent
         self._began = time.monotonic()
         self._model_calls: list[_ModelCall] = []
-        self._tool_calls: list[JsonObject] = []
+        self._tool_calls: list[Mapping[str, object]] = []
 
-    def note_model_call(self, model: str, reply: Reply, turn: JsonObject, began_at: float, heard: int) -> None:
+    def note_model_call(
+        self, model: str, reply: Reply, turn: Mapping[str, object], began_at: float, heard: int
+    ) -> None:
         """Record a completed call. `heard` is the number of items that followed the input when the call began."""
         recorded = hooks().headers(reply).get(MODEL_CALL_HEADER)
         server = {"type": MODEL_TIER, "name": model}
@@ -50,7 +49,7 @@ class Observer:
         is_named = reference["model_call_id"] is not None or reference["response_id"] is not None
         self._model_calls.append(_ModelCall(began_at, reference if is_named else None, heard))
 
-    def tool_call(self, call: Item, began_at: float) -> JsonObject:
+    def tool_call(self, call: Item, began_at: float) -> Mapping[str, object]:
         """Return the observation of a tool call that has just ended."""
         ended_at = max(began_at, time.time())
         return {
@@ -65,10 +64,10 @@ class Observer:
             "status": "completed",
         }
 
-    def note_tool_calls(self, observations: Sequence[JsonObject]) -> None:
+    def note_tool_calls(self, observations: Sequence[Mapping[str, object]]) -> None:
         self._tool_calls += observations
 
-    def observations(self, asked: Sequence[Item], said: Sequence[Item], *, was_cut_off: bool) -> JsonObject:
+    def observations(self, asked: Sequence[Item], said: Sequence[Item], *, was_cut_off: bool) -> dict[str, object]:
         """Return the field `ng_agent_observations`. `asked` are the items of the input, `said` are all later items."""
         invocation = {
             "kind": "agent_invocation",
@@ -78,11 +77,12 @@ class Observer:
             "model_calls": _references(self._model_calls),
             "conversation": _without_tokens([*asked, *said]),
         }
-        return {OBSERVATIONS_KEY: {"source": self._agent, "records": [invocation, *self._tool_calls], "gaps": []}}
+        records = [invocation, *self._tool_calls]
+        return {"ng_agent_observations": {"source": self._agent, "records": records, "gaps": []}}
 
     def trajectory(
         self, asked: Sequence[Item], said: Sequence[Item], ids: dict[str, str], resolved: bool | None
-    ) -> JsonObject:
+    ) -> dict[str, object]:
         """Return the field `ng_trajectory`. `ids` has `task_id` and `rollout_id`. `resolved` is for the last turn."""
         turns = [turn for turn in self._turns(asked, said) if turn.calls]
         written = [
@@ -100,7 +100,7 @@ class Observer:
             }
             for number, turn in enumerate(turns, start=1)
         ]
-        return {TRAJECTORY_KEY: {**ids, "turns": written}}
+        return {"ng_trajectory": {**ids, "turns": written}}
 
     def _turns(self, asked: Sequence[Item], said: Sequence[Item]) -> list[_Turn]:
         """Return the turns. Each user message after a model call begins a new turn."""
@@ -119,9 +119,9 @@ class Observer:
         return turns
 
 
-def _references(calls: Sequence[_ModelCall]) -> list[JsonObject]:
+def _references(calls: Sequence[_ModelCall]) -> list[Mapping[str, object]]:
     return [call.reference for call in calls if call.reference is not None]
 
 
-def _without_tokens(items: Sequence[Item]) -> list[Item]:
+def _without_tokens(items: Sequence[Item]) -> list[Mapping[str, object]]:
     return [{name: value for name, value in item.items() if name not in TOKEN_METADATA_FIELDS} for item in items]

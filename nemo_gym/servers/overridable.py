@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Mapping
 from http.cookies import SimpleCookie
 from typing import Any, ClassVar
 
@@ -51,7 +52,9 @@ class OverridableAgent(ConversingAgent):
         response, cookies = await _answer_of(self.responses, body.responses_create_params, asked)
         return Conversation(response=response, session=session | cookies)
 
-    async def held(self, params: JsonObject, session: Cookies, model_path: str | None = None) -> Conversation:
+    async def held(
+        self, params: Mapping[str, object], session: Cookies, model_path: str | None = None
+    ) -> Conversation:
         """Run a whole conversation: model and tools take turns until the model answers."""
         conversation = await self.begin(params, session, model_path)
         await self.answer(conversation)

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any, ClassVar, SupportsFloat, TypeVar
 
 from fastapi import FastAPI
-from pydantic import BaseModel, PrivateAttr
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from nemo_gym.calls.hooks import hooks
 from nemo_gym.config.settings import BaseResourcesServerConfig
-from nemo_gym.config.wording import with_article
 from nemo_gym.errors import EnvironmentFailed, JudgeFailed, SignatureError
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.metrics import AggregateMetricsMixin, highest_k_metrics, subsets_of
@@ -43,6 +42,7 @@ from nemo_gym.servers.sessions import SessionStore, session_id_of
 from nemo_gym.servers.tools.handlers import Endpoint, Handler, bare, endpoint_of, place_of
 from nemo_gym.servers.tools.tool import RESERVED_NAMES, Tool, add_tool_routes, tools_of
 from nemo_gym.servers.verify_requests import leaves_response_to_us, loads_without_tokens
+from nemo_gym.text import with_article
 from nemo_gym.web.fast_routes import FastRoute
 from nemo_gym.web.json_response import WrittenJson
 
@@ -83,7 +83,10 @@ class SimpleResourcesServer(VerifiesGroups, AggregateMetricsMixin, BaseResources
     """
 
     # Do not name this attribute `_sessions`, because server folders define that name themselves.
-    _nemo_gym_sessions: SessionStore | None = PrivateAttr(default=None)
+    @cached_property
+    def _nemo_gym_sessions(self) -> SessionStore:
+        idle_s = hooks().setting(self.config, "session_idle_s")
+        return SessionStore(SESSION_IDLE_S if idle_s is None else idle_s)
 
     @cached_property
     def sessions(self) -> SessionStore:
@@ -272,9 +275,6 @@ def _spare_tokens(verify: BaseRoute, member: type[BaseModel] | None = None) -> N
 
 def store_of(server: SimpleResourcesServer) -> SessionStore:
     """Return the states of a server's rollouts, even if the server uses `sessions` for something else."""
-    if server._nemo_gym_sessions is None:
-        idle_s = hooks().setting(server.config, "session_idle_s")
-        server._nemo_gym_sessions = SessionStore(SESSION_IDLE_S if idle_s is None else idle_s)
     return server._nemo_gym_sessions
 
 
@@ -321,7 +321,7 @@ async def _graded(server: SimpleResourcesServer, request: Request, result: objec
     return result
 
 
-async def _echo(request: Request, added: JsonObject) -> Response:
+async def _echo(request: Request, added: Mapping[str, object]) -> Response:
     """Return the request's JSON object with the fields in `added`. The request's other fields stay unchanged.
 
     If the request has the header `ADDED_ONLY_HEADER`, return only the added fields: the caller has kept its request.

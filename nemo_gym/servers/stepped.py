@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -17,9 +17,7 @@ from starlette.types import Message
 
 from nemo_gym.calls.caller import encode_json
 from nemo_gym.calls.hooks import hooks
-from nemo_gym.config.wording import with_article
 from nemo_gym.errors import InvalidTask, OutOfTurn, SignatureError
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import FunctionToolCall, OutputItem, OutputMessage, ReasoningItem
 from nemo_gym.schemas.rollout import BaseVerifyRequest, BaseVerifyResponse
 from nemo_gym.schemas.stepped import STEP_REQUEST_ID_KEY, BaseResetResponse, BaseStepResponse
@@ -33,6 +31,7 @@ from nemo_gym.servers.resources import (
 )
 from nemo_gym.servers.sessions import SessionState, session_id_of
 from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, endpoint_of, is_class_of
+from nemo_gym.text import problems_in, with_article
 from nemo_gym.web.json_response import WrittenJson
 from nemo_gym.web.session_cookies import SESSION_ID_KEY
 
@@ -201,12 +200,12 @@ def _answer(
         try:
             return kind.model_validate(dict(zip(names, result, strict=True)))
         except ValidationError as error:
-            result = f"{type(result).__name__} ({_first_problem(error)})"
+            result = f"{type(result).__name__} ({problems_in(error, 1)})"
     found = result if isinstance(result, str) else type(result).__name__
     raise failure_in(server, f"{method} returned {with_article(found)}; expected {expected}", method=method)
 
 
-def _arguments(server: SteppedResourcesServer, handler: Handler, fields: JsonObject) -> dict[str, object]:
+def _arguments(server: SteppedResourcesServer, handler: Handler, fields: Mapping[str, object]) -> dict[str, object]:
     """Return the method's body argument, parsed from `fields` as FastAPI would parse it from a request."""
     bodies = [each for each in handler.open_parameters if is_class_of(each.annotation, BaseModel)]
     if not bodies:
@@ -220,7 +219,7 @@ def _arguments(server: SteppedResourcesServer, handler: Handler, fields: JsonObj
         return {name: kind.model_validate(fields)}
     except ValidationError as error:
         raise InvalidTask(
-            f"{server.config.name}: the row cannot be played: {_first_problem(error)}", server=server.config.name
+            f"{server.config.name}: the row cannot be played: {problems_in(error, 1)}", server=server.config.name
         ) from error
 
 
@@ -243,7 +242,7 @@ def turns_of(output: Sequence[OutputItem]) -> Iterator[list[OutputItem]]:
         yield turn
 
 
-def _replayed(path: str, session_id: str, fields: JsonObject) -> Request:
+def _replayed(path: str, session_id: str, fields: Mapping[str, object]) -> Request:
     """Return the request of a replayed `/reset` or `/step` call, for a method that takes a `Request`."""
 
     async def receive() -> Message:
@@ -257,8 +256,3 @@ def _replayed(path: str, session_id: str, fields: JsonObject) -> Request:
 
 def _json(answer: BaseModel) -> Response:
     return WrittenJson(orjson.dumps(answer.model_dump(mode="json")))
-
-
-def _first_problem(error: ValidationError) -> str:
-    problem = error.errors()[0]
-    return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from collections.abc import Mapping
 from mimetypes import guess_type
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from nemo_gym.data.media_files import MediaFiles
@@ -13,19 +15,20 @@ from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.records.usage import usage_of
 from nemo_gym.schemas.row import Row
+from nemo_gym.schemas.shapes import MessageJson, Part, ToolCall, ToolDefinition
 from nemo_gym.schemas.tokens import TOKEN_METADATA_FIELDS
 from nemo_gym.training.conversations import Conversation, Unusable
 from nemo_gym.version import __version__
 
 SCHEMA_VERSION = "ATIF-v1.7"
-IMAGE_PART = "image_url"
+IMAGE_PART: Final = "image_url"
 EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
 """The media types of images that ATIF allows, with the extensions of their files."""
 _DATA_URL = re.compile(r"data:(?P<type>[\w.+/-]+);base64,")
 PROMPT_IDS, SAMPLED_IDS, LOG_PROBS, ROUTED_EXPERTS = TOKEN_METADATA_FIELDS
 
 
-def atif(rollout: Conversation) -> JsonObject:
+def atif(rollout: Conversation) -> Mapping[str, object]:
     """Return a whole conversation as a trajectory. Raise `Unusable` if the format cannot express it."""
     row = rollout.row
     assert row is not None
@@ -53,7 +56,7 @@ def _session_id(row: Row) -> str | None:
         raise DataError(f"{error}.") from error
 
 
-def _agent(row: Row, tools: list[JsonObject]) -> JsonObject:
+def _agent(row: Row, tools: list[ToolDefinition]) -> Mapping[str, object]:
     model = (row.response or {}).get("model")
     return {
         "name": row.agent or "unknown",
@@ -62,7 +65,7 @@ def _agent(row: Row, tools: list[JsonObject]) -> JsonObject:
     }
 
 
-def _step(message: JsonObject, *, is_context: bool) -> JsonObject:
+def _step(message: MessageJson, *, is_context: bool) -> Mapping[str, object]:
     content = _content(message)
     if message["role"] != "assistant":
         return {"source": "user" if message["role"] == "user" else "system", "message": content}
@@ -84,12 +87,12 @@ def _step(message: JsonObject, *, is_context: bool) -> JsonObject:
     }
 
 
-def _tool_call(call: JsonObject) -> JsonObject:
+def _tool_call(call: ToolCall) -> Mapping[str, object]:
     function = call["function"]
     return {"tool_call_id": call["id"], "function_name": function["name"], "arguments": function["arguments"]}
 
 
-def _add_result(steps: list[JsonObject], message: JsonObject) -> None:
+def _add_result(steps: list[JsonObject], message: MessageJson) -> None:
     """Add the result of a tool call to the step that contains the call."""
     call_id = message["tool_call_id"]
     for step in reversed(steps):
@@ -100,12 +103,12 @@ def _add_result(steps: list[JsonObject], message: JsonObject) -> None:
     raise Unusable("unsupported: a tool result without its call (atif)")
 
 
-def _content(message: JsonObject) -> str | list[JsonObject]:
+def _content(message: MessageJson) -> str | list[Part]:
     content = message["content"]
     return [_part(part) for part in content] if isinstance(content, list) else content or ""
 
 
-def _part(part: JsonObject) -> JsonObject:
+def _part(part: Part) -> Part:
     if part["type"] == "text":
         return {"type": "text", "text": part["text"]}
     if part["type"] != IMAGE_PART:
@@ -124,17 +127,17 @@ def _part(part: JsonObject) -> JsonObject:
     return {"type": "image", "source": {"media_type": media_type, "path": url}}
 
 
-def with_image_files(trajectory: JsonObject, files: MediaFiles) -> JsonObject:
+def with_image_files(trajectory: Mapping[str, Any], files: MediaFiles) -> Mapping[str, object]:
     """Save the images of a trajectory to files, and return the trajectory with their paths instead of their data."""
     return {**trajectory, "steps": [_with_files(step, files) for step in trajectory["steps"]]}
 
 
-def _with_files(step: JsonObject, files: MediaFiles) -> JsonObject:
+def _with_files(step: Mapping[str, object], files: MediaFiles) -> Mapping[str, object]:
     message = step["message"]
     return {**step, "message": [_saved(part, files) for part in message]} if isinstance(message, list) else step
 
 
-def _saved(part: JsonObject, files: MediaFiles) -> JsonObject:
+def _saved(part: Part, files: MediaFiles) -> Part:
     data = _DATA_URL.match(part["source"]["path"]) if part["type"] == "image" else None
     if data is None:
         return part
@@ -142,7 +145,7 @@ def _saved(part: JsonObject, files: MediaFiles) -> JsonObject:
     return {**part, "source": {**part["source"], "path": files.save(image, "image", EXTENSIONS[data["type"]])}}
 
 
-def _metrics(message: JsonObject) -> JsonObject | None:
+def _metrics(message: Mapping[str, Any]) -> Mapping[str, object] | None:
     if message.get(SAMPLED_IDS) is None:
         return None
     experts = message.get(ROUTED_EXPERTS)
@@ -156,7 +159,7 @@ def _metrics(message: JsonObject) -> JsonObject | None:
     }
 
 
-def _final_metrics(row: Row, steps: int) -> JsonObject:
+def _final_metrics(row: Row, steps: int) -> Mapping[str, object]:
     usage = usage_of(row.usage)
     return {
         **_present(
@@ -170,5 +173,5 @@ def _final_metrics(row: Row, steps: int) -> JsonObject:
     }
 
 
-def _present(**fields: object) -> JsonObject:
+def _present(**fields: object) -> Mapping[str, object]:
     return {name: value for name, value in fields.items() if value is not None}

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 from nemo_gym.calls.problems import failure_of_row
 from nemo_gym.errors import RolloutCancelled
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.collector import first_of
 from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.outcome import Record
 from nemo_gym.rollouts.run_watch import RunWatch
+from nemo_gym.rollouts.runner import AttemptLimits, run_to_its_end
 from nemo_gym.schemas.row import Row
 from nemo_gym.training.group import Group, Rollout
 from nemo_gym.training.policies import PolicyRunner
+from nemo_gym.training.record import TrainingRecord
 
 FailedRollouts = Literal["mask", "drop", "raise"]
 """`mask` keeps failed rollouts in their group, without a reward. `drop` leaves them out. `raise` ends the batch."""
@@ -52,12 +54,20 @@ class Batch:
         *,
         in_flight: int,
         failed_rollouts: FailedRollouts,
+        record: TrainingRecord | None = None,
+        may_begin: Callable[[], float] = lambda: math.inf,
     ) -> None:
+        """`may_begin` returns how many groups may begin by now. It is asked again when the trainer takes a group."""
         self._runner = runner
         self._groups = groups
         self._limits = limits
         self._watch = watch
         self._failed_rollouts = failed_rollouts
+        self._record = record
+        self._may_begin = may_begin
+        self._begun = 0
+        self.open: set[_Open] = set()
+        """The groups whose rollouts have not all ended."""
         # Limit the rollouts that run at once: each holds a slot until it has ended.
         self._places = asyncio.Semaphore(in_flight)
         self._in_flight = in_flight
@@ -74,23 +84,41 @@ class Batch:
             self._was_taken.set()
         return group
 
+    def left(self) -> Iterator[Group]:
+        """Yield the complete groups that were not taken."""
+        while not self._ended.empty():
+            if (group := self._ended.get_nowait()) is not None:
+                yield group
+
     async def run(self, tasks: Iterator[Task], repeats: int) -> None:
         """Run all rollouts. Raise the first error that ends the batch."""
         try:
             async with asyncio.TaskGroup() as group:
                 watching = group.create_task(self._watch.watch())
                 async with asyncio.TaskGroup() as members:
-                    for given, row in tasks:
-                        opened = _Open(given, repeats)
-                        self._groups.expect(row, range(repeats))
+                    # Take a row only when its rollouts begin, because a row that is taken counts as used.
+                    while await self._next_may_begin() and (task := next(tasks, None)) is not None:
+                        opened = _Open(task.given, repeats)
+                        self.open.add(opened)
+                        self._begun += 1
+                        self._groups.expect(task.row, range(repeats))
+                        if self._record is not None:
+                            self._record.plan(task.row, range(repeats))
                         for repeat in range(repeats):
                             await self._place()
-                            members.create_task(self._member(opened, row.of_repeat(repeat)))
+                            members.create_task(self._member(opened, task.row.of_repeat(repeat)))
                 watching.cancel()
         except BaseExceptionGroup as errors:
             raise first_of(errors) from None
         finally:
             self._ended.put_nowait(None)
+
+    async def _next_may_begin(self) -> bool:
+        """Wait until another group may begin, and return True."""
+        while self._begun >= self._may_begin():
+            self._was_taken.clear()
+            await self._was_taken.wait()
+        return True
 
     async def _place(self) -> None:
         """Wait for a free slot, and until the trainer has taken enough finished rollouts."""
@@ -102,14 +130,20 @@ class Batch:
     async def _member(self, group: _Open, row: Row) -> None:
         try:
             record = await run_to_its_end(
-                self._runner, row, self._limits, on_repeat=lambda record: None, on_lost=self._watch.confirm
+                self._runner, row, self._limits, on_repeat=self._repeat, on_lost=self._watch.confirm
             )
         finally:
             self._places.release()
         async for ended, final in self._groups.end(row, record):
             self._end(group, ended, final)
 
+    def _repeat(self, record: Record) -> None:
+        if self._record is not None:
+            self._record.repeat(record)
+
     def _end(self, group: _Open, row: Row, record: Record) -> None:
+        if self._record is not None:
+            self._record.end(record)
         failure = failure_of_row(record.row)
         if failure is None and record.reward is None:
             failure = RolloutCancelled("the server asked not to keep this rollout")
@@ -123,6 +157,7 @@ class Batch:
             self._complete(group)
 
     def _complete(self, opened: _Open) -> None:
+        self.open.discard(opened)
         rollouts = [each for each in opened.rollouts if each is not None]
         failed = sum(each.failure is not None for each in rollouts)
         if self._failed_rollouts == "drop":

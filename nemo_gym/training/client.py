@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Self
+from types import TracebackType
+from typing import Any, Literal, Self
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.settings import LEAST_GROUP
-from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.data.media import check_embedded
 from nemo_gym.errors import InvalidTask, UsageError
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.rollouts.attempts import AttemptLimits
 from nemo_gym.rollouts.collector import allowed_connections
 from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.job import AttemptSettings
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens, kept_until_the_end
 from nemo_gym.rollouts.resume import max_attempts
 from nemo_gym.rollouts.run_watch import RunWatch
-from nemo_gym.schemas.row import AGENT_REF_KEY, ROLLOUT_ID_KEY, TASK_INDEX_KEY, Row
+from nemo_gym.rollouts.runner import AttemptLimits
+from nemo_gym.schemas.row import ROLLOUT_ID_KEY, TASK_INDEX_KEY, Row
+from nemo_gym.text import did_you_mean_or_all
 from nemo_gym.training.batch import Batch, FailedRollouts, Task
 from nemo_gym.training.group import Group, Rollout
 from nemo_gym.training.heads import head_at
 from nemo_gym.training.loop_thread import LoopThread
 from nemo_gym.training.policies import Policies, PolicyRunner
+from nemo_gym.training.record import TrainingRecord
+from nemo_gym.training.selection import Keep, Selection
+
+OnStale = Literal["mask", "drop", "cancel"]
 
 
 class TrainingClient:
@@ -41,6 +51,9 @@ class TrainingClient:
         attempts: int | None = None,
         run_token: str | None = None,
         ca: str | Path | None = None,
+        record: str | Path | None = None,
+        max_staleness: int | None = None,
+        on_stale: OnStale = "mask",
     ) -> None:
         """Configure the client. It connects to the run when the `async with` block is entered.
 
@@ -51,6 +64,13 @@ class TrainingClient:
         `ca` is for a run with TLS. It is the file of the CA certificate, or `system` for the trust store of the
         operating system. By default, the CA of a run on this machine is found automatically, and `system` is used
         for other runs.
+
+        `record` is a file to which the rollouts are appended, such as `results/train.jsonl`. `ng view`, `ng eval show`
+        and `ng eval events` read it like that of any other run, also during the training.
+
+        `max_staleness` is by how many versions the newest policy may be ahead of a rollout when its group is yielded.
+        Staler rollouts are masked or dropped from their group. With `cancel`, those that still run are also cancelled
+        as soon as they are too stale, and count as failed; ended ones are masked.
         """
         self._head = head_at(head, ca)
         self._in_flight = in_flight
@@ -60,6 +80,17 @@ class TrainingClient:
         self._client: ServerClient | None = None
         self._tokens: RecordedTokens | None = None
         self._policies = Policies()
+        self._max_staleness = math.inf if max_staleness is None else max_staleness
+        self._on_stale = on_stale
+        self._output = None if record is None else Path(record)
+        self._record: TrainingRecord | None = None
+        self._opened_files = ExitStack()
+        self._carried: deque[Group] = deque()
+        """Complete groups that an earlier call of `rollouts` had no need of."""
+        self._owed: deque[JsonObject] = deque()
+        """The rows of the groups that an earlier call has cancelled."""
+        self.selection: Selection | None = None
+        """What has become of the groups of the latest call of `rollouts`."""
         self._tasks = 0
         """The number of tasks so far, in all batches. It is the index of the next task.
 
@@ -73,14 +104,28 @@ class TrainingClient:
                 f"the run at {self._head.url} answers model calls from a cache "
                 f"(model_cache), so it cannot be used for training. Start it without that key."
             )
+        if self._output is not None:
+            try:
+                recording = TrainingRecord.opened(self._output, self._client.shared_run.subject)
+                self._record = self._opened_files.enter_context(recording)
+            except BaseException:
+                await self._client.aclose()
+                raise
+            self._tasks = max(self._tasks, self._record.next_task)
         self._tokens = RecordedTokens.of(self._client)
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
         client, self._client = self._client, None
-        if client is not None:
-            async with kept_until_the_end(self._tokens):
-                await client.aclose()
+        try:
+            if client is not None:
+                async with kept_until_the_end(self._tokens):
+                    await client.aclose()
+        finally:
+            self._record = None
+            self._opened_files.__exit__(kind, error, at)
 
     @property
     def agents(self) -> list[str]:
@@ -115,6 +160,7 @@ class TrainingClient:
         """
         if urls is None and model is None and api_key is None:
             self._policies.replace(None, version)
+            self.note(policy_version=self.policy_version)
             return
         if not self._opened().address_book.settings.allow_policy_override:
             raise UsageError(
@@ -122,9 +168,22 @@ class TrainingClient:
                 f"Start it with --allow-policy-override true."
             )
         self._policies.replace(self._policies.changed(urls, model, api_key), version)
+        self.note(policy_version=self.policy_version)
+
+    def note(self, **fields: object) -> None:
+        """Add facts about the training, such as `step=3, loss=0.2`, to the record. Without a record, do nothing."""
+        if self._record is not None:
+            self._record.note(fields)
 
     async def rollouts(
-        self, rows: Iterable[JsonObject], repeats: int = 1, sampling: Mapping[str, object] | None = None
+        self,
+        rows: Iterable[JsonObject],
+        repeats: int = 1,
+        sampling: Mapping[str, object] | None = None,
+        *,
+        wanted: int | None = None,
+        keep: Keep = lambda group: True,
+        most: float = 3.0,
     ) -> AsyncGenerator[Group, None]:
         """Yield the group of each row as soon as all of its `repeats` rollouts have ended.
 
@@ -132,6 +191,11 @@ class TrainingClient:
         `agent_ref` is run by the run's agent, if the run has only one. Rows are read as their rollouts begin, so
         `rows` may be endless. While `in_flight` finished rollouts wait for the trainer, no new rollout begins. If the
         iterator is closed early, running rollouts are cancelled.
+
+        With `wanted`, the iterator ends after so many groups for which `keep` returns True, such as
+        `lambda group: group.std > 0`. The others are dropped, and further rows begin in their place, up to `most`
+        times `wanted`. Then the groups that still run are cancelled. Their rows, and complete groups that are too
+        many, come first in the next call. `selection` counts all of them.
 
         Raises `InvalidTask` for a row without a valid agent, and `LaunchError` if the run has ended. If
         `failed_rollouts` is "raise", also raises the failure of a rollout.
@@ -141,21 +205,55 @@ class TrainingClient:
         client = self._opened()
         grouped = client.address_book.task_rules.grouped
         runner = PolicyRunner(
-            client, self._policies, rollout_timeout_s=self._settings.rollout_timeout_s, tokens=self._tokens
-        )
+            client, self._policies, rollout_timeout_s=self._settings.rollout_timeout_s, tokens=self._tokens,
+            max_staleness=self._max_staleness if self._on_stale == "cancel" else math.inf,
+        )  # fmt: skip
         limits = AttemptLimits.of(self._settings, max_attempts(self._settings))
         watch = RunWatch(client, advice="Start it again, and open a new client.")
         groups = GroupedTasks(client, grouped, limits, watch.confirm)
         at_once = allowed_connections(self._in_flight)
-        batch = Batch(runner, groups, limits, watch, in_flight=at_once, failed_rollouts=self._failed_rollouts)
-        running = asyncio.create_task(batch.run(self._prepared(rows, sampling or {}, repeats), repeats))
+        if wanted is not None and (wanted < 1 or most < 1):
+            raise UsageError(f"wanted={wanted}, most={most:g}: both must be at least 1.")
+        chosen = self.selection = Selection(math.inf if wanted is None else wanted, keep, most)
+        batch = Batch(runner, groups, limits, watch, in_flight=at_once, failed_rollouts=self._failed_rollouts,
+                      record=self._record, may_begin=lambda: chosen.may_begin)  # fmt: skip
+        while self._carried and not chosen.is_complete:
+            chosen.kept, chosen.carried = chosen.kept + 1, chosen.carried + 1
+            yield self._fresh(self._carried.popleft())
+        if chosen.is_complete:
+            return
+        tasks = islice(self._prepared(chain(self._again(), rows), sampling or {}, repeats), chosen.limit)
+        running = asyncio.create_task(batch.run(tasks, repeats))
         try:
-            while (group := await batch.next_group()) is not None:
-                yield group
-            await running
+            while not chosen.is_complete:
+                if (group := await batch.next_group()) is None:
+                    await running
+                    return
+                if chosen.takes(group := self._fresh(group)):
+                    yield group
+            self._carried += (each for each in batch.left() if keep(each))
+            self._owed += (each.row for each in batch.open)
+            chosen.cancelled = len(batch.open)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
+
+    def _fresh(self, group: Group) -> Group:
+        """Return a group with the rollouts masked or dropped that are too stale by now."""
+        if math.isinf(self._max_staleness):
+            return group
+        if self._on_stale == "drop":
+            fresh = (each for each in group.rollouts if self.staleness(each) <= self._max_staleness)
+            return replace(group, rollouts=tuple(fresh))
+        for each in group.rollouts:
+            if self.staleness(each) > self._max_staleness:
+                each.result["mask_sample"] = True
+        return group
+
+    def _again(self) -> Iterator[JsonObject]:
+        """Yield the rows whose rollouts an earlier step has cancelled."""
+        while self._owed:
+            yield self._owed.popleft()
 
     def _opened(self) -> ServerClient:
         if self._client is None:
@@ -166,7 +264,7 @@ class TrainingClient:
         agents, grouped = self.agents, self._opened().address_book.task_rules.grouped
         for number, given in enumerate(rows):
             row = Row(given)
-            name = row.agent or (agents[0] if len(agents) == 1 and AGENT_REF_KEY not in given else None)
+            name = row.agent or (agents[0] if len(agents) == 1 and "agent_ref" not in given else None)
             if name not in agents:
                 problem = f"agent '{name}' is not part of this run" if name else "agent_ref does not name an agent"
                 raise InvalidTask(f"rows[{number}]: {problem}.{did_you_mean_or_all(str(name), agents, 'agents')}")
@@ -176,7 +274,7 @@ class TrainingClient:
                     f"be at least {LEAST_GROUP}."
                 )
             check_embedded(given, f"rows[{number}]")
-            fields = {AGENT_REF_KEY: {"type": "responses_api_agents", "name": name}, **given}
+            fields = {"agent_ref": {"type": "responses_api_agents", "name": name}, **given}
             fields["responses_create_params"] = {**(row.params or {}), **sampling}
             # Drop an explicit id, because the repeats of a row must not share an id. Each rollout then gets an id made
             # from the task number and the repeat number.
@@ -205,20 +303,26 @@ class SyncTrainingClient:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
         try:
             for groups in list(self._unfinished):
                 self._loop.result_of(groups.aclose())
-            self._loop.result_of(self._client.__aexit__())
+            self._loop.result_of(self._client.__aexit__(kind, error, at))
         finally:
             self._loop.stop()
 
     def rollouts(
-        self, rows: Iterable[JsonObject], repeats: int = 1, sampling: Mapping[str, object] | None = None
+        self,
+        rows: Iterable[JsonObject],
+        repeats: int = 1,
+        sampling: Mapping[str, object] | None = None,
+        **settings: Any,
     ) -> Iterator[Group]:
         """Yield groups; see `TrainingClient.rollouts`."""
         self._check_open()
-        groups = self._client.rollouts(rows, repeats, sampling)
+        groups = self._client.rollouts(rows, repeats, sampling, **settings)
         self._unfinished.add(groups)
         try:
             while (group := self._loop.result_of(_next_of(groups))) is not None:
@@ -228,6 +332,11 @@ class SyncTrainingClient:
             self._unfinished.discard(groups)
             if self._loop.is_running:
                 self._loop.result_of(groups.aclose())
+
+    @property
+    def selection(self) -> Selection | None:
+        """What has become of the groups of the latest call of `rollouts`."""
+        return self._client.selection
 
     @property
     def policy_version(self) -> int:
@@ -250,6 +359,15 @@ class SyncTrainingClient:
 
         async def within_loop() -> None:
             self._client.set_policy(urls, model, api_key=api_key, version=version)
+
+        self._check_open()
+        self._loop.result_of(within_loop())
+
+    def note(self, **fields: object) -> None:
+        """Add facts about the training to the record; see `TrainingClient.note`."""
+
+        async def within_loop() -> None:
+            self._client.note(**fields)
 
         self._check_open()
         self._loop.result_of(within_loop())

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from nemo_gym.config.suggestions import did_you_mean
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.text import did_you_mean
 
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
@@ -46,13 +45,13 @@ class Condition:
         """The fields that none of the rows passed to `holds` has had. Empty if no row has been passed yet."""
         return sorted(self._unseen or ())
 
-    def holds(self, row: JsonObject) -> bool:
+    def holds(self, row: Mapping[str, object]) -> bool:
         """Return whether the condition is true for a row. Raise `DataError` if values cannot be compared."""
         unseen = self.columns if self._unseen is None else self._unseen
         self._unseen = {column for column in unseen if not _has(row, column)}
         return bool(self._value(self._tree, row))
 
-    def _value(self, node: ast.expr, row: JsonObject) -> Any:
+    def _value(self, node: ast.expr, row: Mapping[str, object]) -> Any:
         match node:
             case ast.Constant():
                 return node.value
@@ -70,7 +69,7 @@ class Condition:
                 return self._compared(node, row)
         raise AssertionError(node)  # unreachable, because `_columns` has rejected other nodes
 
-    def _joined(self, node: ast.BoolOp, row: JsonObject) -> Any:
+    def _joined(self, node: ast.BoolOp, row: Mapping[str, object]) -> Any:
         value: Any = None
         stops_at = isinstance(node.op, ast.Or)
         for each in node.values:
@@ -79,7 +78,7 @@ class Condition:
                 break
         return value
 
-    def _compared(self, node: ast.Compare, row: JsonObject) -> bool:
+    def _compared(self, node: ast.Compare, row: Mapping[str, object]) -> bool:
         left = self._value(node.left, row)
         for compare, operand in zip(node.ops, node.comparators, strict=True):
             right = self._value(operand, row)
@@ -150,7 +149,7 @@ def _not_allowed(node: ast.expr) -> ValueError:
     )
 
 
-def _field(row: JsonObject, column: str, default: object = None) -> Any:
+def _field(row: Mapping[str, object], column: str, default: object = None) -> Any:
     value: Any = row
     for name in column.split("."):
         if not isinstance(value, dict) or name not in value:
@@ -159,11 +158,11 @@ def _field(row: JsonObject, column: str, default: object = None) -> Any:
     return value
 
 
-def _has(row: JsonObject, column: str) -> bool:
+def _has(row: Mapping[str, object], column: str) -> bool:
     return _field(row, column, _MISSING) is not _MISSING
 
 
-def _not_comparable(node: ast.Compare, left: object, right: object, row: JsonObject) -> DataError:
+def _not_comparable(node: ast.Compare, left: object, right: object, row: Mapping[str, object]) -> DataError:
     text = ast.unparse(node)
     for column in _columns(node):
         if not _has(row, column):

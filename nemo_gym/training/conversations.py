@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
-from nemo_gym import config
+from nemo_gym.config.explain import problems_by_key
 from nemo_gym.dialects.chat_requests import chat_params, messages_of_items
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject, loads_exact
+from nemo_gym.jsonl import loads_exact
 from nemo_gym.records.conversation import is_of_model
 from nemo_gym.schemas.items import InputItem, OutputItem
 from nemo_gym.schemas.responses import ResponseCreateParams
 from nemo_gym.schemas.row import Row
+from nemo_gym.schemas.shapes import AnswerJson, MessageJson, RequestJson, ToolCall, ToolDefinition
 
 _OUTPUT: TypeAdapter[list[OutputItem]] = TypeAdapter(list[OutputItem])
 _PROMPT_FIELDS = ("input", "instructions", "tools", "parallel_tool_calls")
@@ -28,12 +29,12 @@ class Unusable(DataError):
 class Conversation:
     """A rollout's chat messages, split before the policy's first message."""
 
-    prompt: list[JsonObject]
-    completion: list[JsonObject]
+    prompt: list[MessageJson]
+    completion: list[MessageJson]
     """The messages from the policy's first to its last, with tool results and user messages between them.
 
     With `is_whole`, it continues to the last message of the conversation, and its messages have token ids."""
-    tools: list[JsonObject]
+    tools: list[ToolDefinition]
     parallel_tool_calls: bool | None = None
     """The row's `parallel_tool_calls`, or None if the row does not set it."""
     row: Row | None = None
@@ -83,8 +84,8 @@ def conversation_of(
     )
 
 
-def _parsed(params: JsonObject, response: JsonObject) -> tuple[ResponseCreateParams, list[InputItem]]:
-    fields = {name: params[name] for name in _PROMPT_FIELDS if params.get(name) is not None}
+def _parsed(params: RequestJson, response: AnswerJson) -> tuple[ResponseCreateParams, list[InputItem]]:
+    fields = {name: given for name in _PROMPT_FIELDS if (given := params.get(name)) is not None}
     # If a row lists no tools, the agent used those of the resources server, and the response lists them.
     fields["tools"] = fields.get("tools") or response.get("tools")
     place = "responses_create_params"
@@ -93,11 +94,11 @@ def _parsed(params: JsonObject, response: JsonObject) -> tuple[ResponseCreatePar
         place = "response.output"
         return request, _OUTPUT.validate_python(response.get("output"))
     except ValidationError as error:
-        key, problem = next(iter(config.problems_by_key(error).items()))
+        key, problem = next(iter(problems_by_key(error).items()))
         raise DataError(f"{place}{f'.{key}' if key else ''}: {problem}") from error
 
 
-def _plain(message: JsonObject, arguments_as_text: bool) -> JsonObject:
+def _plain(message: MessageJson, arguments_as_text: bool) -> MessageJson:
     """Return a message with its text parts joined into one string, because most chat templates expect a string.
 
     Unless `arguments_as_text`, also turn a refusal into content, and the arguments of tool calls into objects.
@@ -116,7 +117,7 @@ def _plain(message: JsonObject, arguments_as_text: bool) -> JsonObject:
     return message
 
 
-def _with_object(call: JsonObject) -> JsonObject:
+def _with_object(call: ToolCall) -> ToolCall:
     function = call["function"]
     try:
         arguments = loads_exact(function["arguments"] or "{}")

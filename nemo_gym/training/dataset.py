@@ -5,20 +5,20 @@ from __future__ import annotations
 import random
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, field_validator, model_validator
 
-from nemo_gym.config.wording import counted
 from nemo_gym.data.media_files import MediaFiles
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject, OutputPath, dump_json, parse_row, read_lines_at, write_rows
+from nemo_gym.jsonl import OutputPath, dump_json, parse_row, read_lines_at, write_rows
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.numbering import digest_of
 from nemo_gym.schemas.row import Row
+from nemo_gym.text import counted
 from nemo_gym.training.conditions import Condition
 from nemo_gym.training.conversations import Conversation, Unusable, conversation_of
 from nemo_gym.training.formats import FORMATS, Format
@@ -159,7 +159,7 @@ def export_dataset(job: DatasetJob) -> DatasetReport:
     return report
 
 
-def _write(job: DatasetJob, path: Path, examples: Iterator[JsonObject]) -> int:
+def _write(job: DatasetJob, path: Path, examples: Iterator[Mapping[str, object]]) -> int:
     """Write the examples and, if the format needs them, image files next to `path`. Return the number of examples."""
     if (with_files := job.form.with_files) is None:
         return write_rows(path, examples)
@@ -329,14 +329,11 @@ def _validation_tasks(job: DatasetJob, tasks: list[Task]) -> set[Task]:
             "validation_share: all examples are of one task, which cannot be split. Leave validation_share out."
         )
 
-    def draw(task: Task) -> tuple[float, str]:
-        return random.Random(f"{job.seed} {task}").random(), str(task)
-
     count = min(max(round(job.validation_share * len(tasks)), 1), len(tasks) - 1)
-    return set(sorted(tasks, key=draw)[:count])
+    return set(sorted(tasks, key=lambda task: (random.Random(f"{job.seed} {task}").random(), str(task)))[:count])
 
 
-def _examples(job: DatasetJob, file: BinaryIO, plans: list[_Plan]) -> Iterator[JsonObject]:
+def _examples(job: DatasetJob, file: BinaryIO, plans: list[_Plan]) -> Iterator[Mapping[str, object]]:
     """Read the file a second time, and yield the examples. At most one task's rollouts are in memory."""
     for plan in plans:
         read: dict[int, tuple[Conversation, float]] = {}
@@ -352,7 +349,7 @@ def _examples(job: DatasetJob, file: BinaryIO, plans: list[_Plan]) -> Iterator[J
                 read.clear()
 
 
-def _example(job: DatasetJob, *rollouts: tuple[Conversation, float]) -> JsonObject:
+def _example(job: DatasetJob, *rollouts: tuple[Conversation, float]) -> Mapping[str, object]:
     form = job.form
     (first, reward), *rest = rollouts
     if form.of_pair is not None:

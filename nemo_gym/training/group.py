@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 
 from nemo_gym.errors import RolloutError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.row import Row
-from nemo_gym.training.policies import VERSION_AT_END_KEY, VERSION_KEY
 from nemo_gym.training.trajectory import Trajectory, sequences_of, trajectory_of
 
 
@@ -24,13 +24,13 @@ class Rollout:
     @property
     def policy_version(self) -> int:
         """The version of the policy when the last attempt of the rollout began."""
-        version: int = self.result[VERSION_KEY]
+        version: int = self.result["policy_version"]
         return version
 
     @property
     def policy_version_at_end(self) -> int:
         """The policy's version when the rollout ended: above `policy_version` if weights were replaced in place."""
-        version: int = self.result[VERSION_AT_END_KEY]
+        version: int = self.result["policy_version_at_end"]
         return version
 
     def trajectory(self) -> Trajectory:
@@ -57,3 +57,8 @@ class Group:
     def rewards(self) -> list[float]:
         """The rewards of the rollouts that neither failed nor are masked. Only these may be trained on."""
         return [each.reward for each in self.rollouts if each.reward is not None and not Row(each.result).is_masked]
+
+    @property
+    def std(self) -> float:
+        """The standard deviation of `rewards`; 0 if all are equal, so that no rollout is better than the others."""
+        return statistics.pstdev(self.rewards) if self.rewards else 0.0

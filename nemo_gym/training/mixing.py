@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import count
 
-from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.errors import DataError, UsageError
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.row import AGENT_REF_KEY
+from nemo_gym.text import did_you_mean_or_all
 
 
 def mixed(
@@ -56,7 +55,7 @@ def _checked(shares: Mapping[str, float], sources: Mapping[str, object]) -> dict
 
 
 def _rows_of(name: str, given: Iterable[JsonObject]) -> list[JsonObject]:
-    rows = [row if AGENT_REF_KEY in row else {**row, AGENT_REF_KEY: {"name": name}} for row in given]
+    rows = [row if "agent_ref" in row else {**row, "agent_ref": {"name": name}} for row in given]
     if not rows:
         raise DataError(f"sources['{name}'] has no rows. Add rows, or set its share to 0.")
     return rows

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.context.policy import Policy
-from nemo_gym.errors import UsageError
+from nemo_gym.errors import RolloutCancelled, UsageError
 from nemo_gym.jsonl import loads_exact
 from nemo_gym.rollouts.outcome import Record
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens
-from nemo_gym.rollouts.runner import Runner
-from nemo_gym.schemas.row import POLICY_API_KEY, POLICY_KEYS, POLICY_MODEL_KEY, POLICY_URL_KEY, Row
-
-VERSION_KEY = "policy_version"
-VERSION_AT_END_KEY = "policy_version_at_end"
+from nemo_gym.rollouts.runner import Runner, failed
+from nemo_gym.schemas.row import POLICY_KEYS, Row
 
 CONFIGURED = Policy()
 
@@ -39,6 +38,7 @@ class Policies:
         self._sources = {CONFIGURED: Source(0)}
         self._current = deque([CONFIGURED])
         """The current policies. The one that was chosen last is at the end."""
+        self._listeners: set[Callable[[int], object]] = set()
 
     def changed(self, urls: str | Sequence[str] | None, model: str | None, api_key: str | None) -> list[Policy]:
         """Return one policy for each address in `urls`, or for each current address if `urls` is None.
@@ -48,10 +48,10 @@ class Policies:
         if urls is None:
             bases = [policy.fields for policy in self._current]
         else:
-            bases = [{POLICY_URL_KEY: url} for url in ([urls] if isinstance(urls, str) else urls)]
+            bases = [{"policy_base_url": url} for url in ([urls] if isinstance(urls, str) else urls)]
         if not bases:
             raise UsageError("set_policy: urls is empty. Pass at least one address, or None to keep the current ones.")
-        named = {POLICY_MODEL_KEY: model, POLICY_API_KEY: api_key}
+        named = {"policy_model_name": model, "policy_api_key": api_key}
         given = {key: value for key, value in named.items() if value is not None}
         try:
             return [Policy.of_fields({**base, **given}) or CONFIGURED for base in bases]
@@ -72,6 +72,17 @@ class Policies:
         for policy in self._current:
             self._sources.setdefault(policy, Source(version)).version = version
         self._forget_unused()
+        for listener in list(self._listeners):
+            listener(version)
+
+    @contextmanager
+    def calling(self, listener: Callable[[int], object]) -> Iterator[None]:
+        """Call a function with each new version that begins within the block."""
+        self._listeners.add(listener)
+        try:
+            yield
+        finally:
+            self._listeners.discard(listener)
 
     @contextmanager
     def sampling(self, row: Row) -> Iterator[tuple[Row, Source]]:
@@ -107,15 +118,32 @@ class PolicyRunner(Runner):
         *,
         rollout_timeout_s: float,
         tokens: RecordedTokens | None,
+        max_staleness: float = math.inf,
     ) -> None:
+        """Cancel an attempt once the newest policy is more than `max_staleness` versions ahead of it."""
         # Parse the results in full, because trainers read the token ids.
         super().__init__(client, rollout_timeout_s=rollout_timeout_s, loads=loads_exact, tokens=tokens)
         self._policies = policies
+        self._max_staleness = max_staleness
 
     async def run(self, row: Row) -> Record:
         """Run one attempt of a rollout to its end, with the row's policy or else the least busy current one."""
         with self._policies.sampling(row) as (sent, source):
             version = source.version
-            record = await super().run(sent)
-            record.row.fields.update({VERSION_KEY: version, VERSION_AT_END_KEY: source.version})
+            is_bounded = math.isfinite(self._max_staleness)
+            record = await (self._until_stale(sent, version) if is_bounded else super().run(sent))
+            record.row.fields.update({"policy_version": version, "policy_version_at_end": source.version})
         return record
+
+    async def _until_stale(self, sent: Row, version: int) -> Record:
+        """Run an attempt, and cancel it once it is too stale. It then counts as failed."""
+        attempt = asyncio.create_task(super().run(sent))
+        with self._policies.calling(lambda newest: newest - version > self._max_staleness and attempt.cancel()):
+            try:
+                return await attempt
+            except asyncio.CancelledError:
+                if (own := asyncio.current_task()) is not None and own.cancelling():
+                    raise
+                newest = self._policies.version
+                reason = f"too stale: version {version} of the policy began it, and version {newest} is newest"
+                return failed(sent.without_policy(), RolloutCancelled(reason))

@@ -8,19 +8,19 @@ all tokens of the conversation so far. The rest of the prompt is text of the env
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from nemo_gym.capture.tokens.sequences import parents_of, sequences_of_calls
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.records.conversation import object_at, objects_in, turns
-from nemo_gym.schemas.row import MASK_KEY, REASON_KEY, TOKEN_CAPTURE_RESULT_KEY, Row
+from nemo_gym.schemas.row import Row
+from nemo_gym.schemas.shapes import Item
 from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS
 
 TOKENS = PROMPT_IDS, SAMPLED_IDS, LOG_PROBS = REQUIRED_TOKEN_METADATA_FIELDS
-ROUTED_EXPERTS_KEY = "routed_experts"
 FULL_CONTEXT = "the prompt left no room in the model's context"
 
 
@@ -49,6 +49,16 @@ class Turn(NamedTuple):
     """The natural logarithm of the policy's probability for each sampled token."""
     routed_experts: object = None
     """The choices of a mixture-of-experts router as sent by the inference engine, or None if it sent none."""
+
+
+class TrlFields(TypedDict):
+    """The fields of one rollout for TRL's `rollout_func`."""
+
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    logprobs: list[float]
+    env_mask: list[int]
+    env_reward: float | None
 
 
 @dataclass(frozen=True)
@@ -99,7 +109,7 @@ class Trajectory:
             sampled: JsonObject = {"role": "assistant", "content": "", "token_ids": turn.sampled_ids}
             sampled["generation_logprobs"] = turn.log_probs
             if turn.routed_experts is not None:
-                sampled[ROUTED_EXPERTS_KEY] = turn.routed_experts
+                sampled["routed_experts"] = turn.routed_experts
             log += [{"role": "user", "content": "", "token_ids": turn.context_ids}, sampled]
         return {
             "message_log": log,
@@ -108,7 +118,7 @@ class Trajectory:
             "instance_config": {"mask_sample": self.is_masked},
         }
 
-    def as_trl(self) -> JsonObject:
+    def as_trl(self) -> TrlFields:
         """Return one rollout's fields for TRL's `rollout_func`. A masked rollout has a mask of zeros and no reward."""
         return {
             "prompt_ids": self.prompt_ids,
@@ -147,7 +157,7 @@ def trajectory_of(result: JsonObject) -> Trajectory:
     """
     sequences = sequences_of(result)
     if len(sequences) > 1:
-        if TOKEN_CAPTURE_RESULT_KEY not in result:
+        if Row(result).token_capture is None:
             _check_continuity(_calls_in(Row(result)))
         # The calls were recorded apart from the response, so compare the first two sequences, not adjacent turns.
         first, second = (each.turns for each in sequences[:2])
@@ -170,8 +180,8 @@ def sequences_of(result: JsonObject) -> list[Trajectory]:
         return [replace(outcome, reward=None)]
     if not _output(row) and _lacked_room(row):
         return [replace(outcome, mask_reason=outcome.mask_reason or FULL_CONTEXT)]
-    recorded = row.fields.get(TOKEN_CAPTURE_RESULT_KEY)
-    if not isinstance(recorded, dict):
+    recorded = row.token_capture
+    if recorded is None:
         return [replace(outcome, turns=turns) for turns in _joined(list(_calls_in(row)))]
     sequences = [tuple(map(_recorded_turn, turns)) for turns in recorded["branches"]]
     sequences += _joined(list(_calls_in(row, are_recorded=True))) if recorded["is_rebuilt"] else []
@@ -191,8 +201,8 @@ def _turns_of(calls: Iterable[Turn]) -> Iterator[Turn]:
         known = len(call.context_ids) + len(call.sampled_ids)
 
 
-def _recorded_turn(turn: JsonObject) -> Turn:
-    return Turn(turn["context_ids"], turn["sampled_ids"], turn["log_probs"], turn.get(ROUTED_EXPERTS_KEY))
+def _recorded_turn(turn: Mapping[str, Any]) -> Turn:
+    return Turn(turn["context_ids"], turn["sampled_ids"], turn["log_probs"], turn.get("routed_experts"))
 
 
 def _calls_in(row: Row, *, are_recorded: bool = False) -> Iterator[Turn]:
@@ -212,7 +222,7 @@ def _calls_in(row: Row, *, are_recorded: bool = False) -> Iterator[Turn]:
         raise _without_tokens(1)
 
 
-def _output(row: Row) -> list[JsonObject]:
+def _output(row: Row) -> list[Item]:
     """Return the items of the response, without the empty message at the end that a full context causes."""
     items = objects_in((row.response or {}).get("output"))
     return items[:-1] if _lacked_room(row) else items
@@ -239,17 +249,17 @@ def _without_tokens(turn: int) -> InvalidTokens:
     )
 
 
-def _call_of(item: JsonObject, turn: int) -> Turn:
+def _call_of(item: Item, turn: int) -> Turn:
     prompt_ids, sampled_ids = (_numbers(item, name, turn, {int}) for name in (PROMPT_IDS, SAMPLED_IDS))
     log_probs = _numbers(item, LOG_PROBS, turn, {int, float})
     if not all(map(math.isfinite, log_probs)):
         raise InvalidTokens(f"turn {turn}: {LOG_PROBS} contains a number that is not finite.")
     if len(sampled_ids) != len(log_probs):
         raise InvalidTokens(f"turn {turn}: {len(sampled_ids)} sampled tokens, but {len(log_probs)} log-probabilities.")
-    return Turn(prompt_ids, sampled_ids, log_probs, item.get(ROUTED_EXPERTS_KEY))
+    return Turn(prompt_ids, sampled_ids, log_probs, item.get("routed_experts"))
 
 
-def _numbers(item: JsonObject, name: str, turn: int, types: set[type]) -> list[Any]:
+def _numbers(item: Item, name: str, turn: int, types: set[type]) -> list[Any]:
     numbers = item.get(name)
     if not isinstance(numbers, list) or not types.issuperset(map(type, numbers)):
         raise InvalidTokens(f"turn {turn}: {name} is not a list of {'integers' if types == {int} else 'numbers'}.")
@@ -281,9 +291,9 @@ def _broken(turn: int, prompt: list[int], before: list[int]) -> NonContiguousTok
 def _mask_reason(row: Row) -> str | None:
     if row.failure_class is not None:
         return f"{row.failure_class}: {row.failure_message or 'no message'}"
-    recorded = row.fields.get(TOKEN_CAPTURE_RESULT_KEY)
-    if isinstance(recorded, dict) and recorded["mask_reasons"]:
+    recorded = row.token_capture
+    if recorded is not None and recorded["mask_reasons"]:
         return "; ".join(recorded["mask_reasons"])
     if row.is_masked:
-        return str(row.fields.get(REASON_KEY) or MASK_KEY)
+        return str(row.fields.get("failure_reason") or "mask_sample")
     return None if row.reward is not None else "the rollout has no reward"

@@ -16,12 +16,14 @@ from starlette.staticfiles import StaticFiles
 from nemo_gym.errors import UsageError, UserError
 from nemo_gym.viewer import live, routes_rollouts, routes_runs
 from nemo_gym.viewer.access import Access, AccessControl
+from nemo_gym.viewer.index.place import Missing
 from nemo_gym.viewer.library import Library
 from nemo_gym.viewer.live import Control
 from nemo_gym.viewer.routes_runs import json_response
 
 PAGE = Path(__file__).with_name("page")
 """The folder into which `make viewer` builds the front end."""
+TOO_DEEP = "A record is nested too deeply to be shown. Download its raw line instead."
 
 
 def create_app(library: Library, access: Access, *, control: Control) -> FastAPI:
@@ -41,36 +43,27 @@ def api_of(library: Library, control: Control) -> FastAPI:
     app.state.streams = live.Streams()
     for routes in (routes_runs, routes_rollouts, live):
         app.include_router(routes.router)
-    app.add_exception_handler(HTTPException, _rejected)
-    app.add_exception_handler(UserError, _fault_of_files)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(RecursionError, _too_deep)
-    app.add_exception_handler(Exception, _bug)
+    for kind in (HTTPException, UserError, RequestValidationError, RecursionError, Exception):
+        app.add_exception_handler(kind, _explained)
     return app
 
 
-async def _rejected(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return _problem(error.status_code, error.detail)
-
-
-async def _fault_of_files(request: Request, error: Exception) -> Response:
-    # Return status 409 for other errors, because the files of a run may change or vanish while a page shows them.
-    return _problem(400 if isinstance(error, UsageError) else 409, str(error))
-
-
-async def _invalid(request: Request, error: Exception) -> Response:
-    problems = error.errors() if isinstance(error, RequestValidationError) else ()
-    places = (".".join(map(str, each["loc"][1:])) for each in problems)
-    texts = [f"{place}: {each['msg']}" if place else each["msg"] for place, each in zip(places, problems, strict=True)]
-    return _problem(400, f"{'; '.join(texts)}.")
-
-
-async def _too_deep(request: Request, error: Exception) -> Response:
-    return _problem(409, "A record is nested too deeply to be shown. Download its raw line instead.")
-
-
-async def _bug(request: Request, error: Exception) -> Response:
+async def _explained(request: Request, error: Exception) -> Response:
+    match error:
+        case HTTPException():
+            return _problem(error.status_code, error.detail)
+        case UsageError():
+            return _problem(400, str(error))
+        case Missing():
+            return _problem(404, str(error))
+        case UserError():
+            # The files of a run may change or vanish while a page shows them.
+            return _problem(409, str(error))
+        case RequestValidationError():
+            problems = [(".".join(map(str, each["loc"][1:])), each["msg"]) for each in error.errors()]
+            return _problem(400, f"{'; '.join(f'{place}: {text}' if place else text for place, text in problems)}.")
+        case RecursionError():
+            return _problem(409, TOO_DEEP)
     # Omit the traceback, because the server logs it.
     return _problem(500, f"The viewer failed ({type(error).__name__}: {error}). Its terminal has the details.")
 

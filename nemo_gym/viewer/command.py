@@ -10,10 +10,11 @@ from pydantic import Field, PositiveInt
 from nemo_gym.cli import printing
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import CommandSettings
-from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError, UsageError
 from nemo_gym.paths import resolved
+from nemo_gym.text import counted
 from nemo_gym.viewer.library import Library, library_of
+from nemo_gym.viewer.report import write_report
 from nemo_gym.viewer.selection import Selection, write_selection
 from nemo_gym.viewer.serve import serve
 
@@ -83,9 +84,6 @@ def _check_output(library: Library, output: Path, *, overwrite: bool) -> None:
 
 
 def _export(library: Library, selection: Selection, path: Path) -> None:
-    # Import the module here, because the import of its HTTP client takes a third of a second.
-    from nemo_gym.viewer.report import write_report
-
     report = write_report(library, selection, path)
     for problem in report.problems:
         printing.note(f"warning: {problem}")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from nemo_gym.config.wording import counted
 from nemo_gym.errors import LaunchError
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics.intervals import mean_interval
+from nemo_gym.text import counted
 from nemo_gym.viewer.filters import Filter
+from nemo_gym.viewer.index.conditions import Selected
+from nemo_gym.viewer.index.entry import REPEAT_BITS
 from nemo_gym.viewer.library import RunView
-from nemo_gym.viewer.rewards import RunRewards, TaskId
 from nemo_gym.viewer.shortening import shortened
 
 if TYPE_CHECKING:
@@ -23,9 +24,69 @@ MOST_RUNS = 6
 MOST_TASKS = 500
 MOST_SETTINGS = 200
 ROUNDING = 1e-9
+UNNAMED = "rollouts"
+"""The agent name for rollouts whose row does not name an agent. `ng eval compare` uses the same name."""
+SUMS = (
+    f"agent, id >> {REPEAT_BITS}, COUNT(reward), TOTAL(reward), TOTAL(reward * reward), COUNT(*) - COUNT(reward),"
+    " MIN(reward), MAX(reward), TOTAL(reward NOT IN (0, 1))"
+)
 
 
-def compare_json(runs: Sequence[RunView], selected: Filter) -> JsonObject:
+class TaskId(NamedTuple):
+    agent: str
+    task: int
+
+
+class TaskSums(NamedTuple):
+    """Statistics of one task's rewards: their number, their sum and the sum of their squares."""
+
+    scored: int
+    total: float
+    squares: float
+    failed: int
+    """The number of rollouts without a reward."""
+    low: float | None
+    """The lowest reward. None if no rollout is scored."""
+    high: float | None
+    fractions: int
+    """The number of rewards other than 0 and 1."""
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.scored
+
+
+@dataclass
+class RunRewards:
+    run: RunView
+    tasks: dict[TaskId, TaskSums]
+
+    @classmethod
+    def read(cls, run: RunView, selected: Filter) -> RunRewards:
+        """Sum the rewards of the selected rollouts. Rollouts that have not ended are skipped."""
+        with run.index.selection(selected) as (db, rollouts):
+            ended = Selected(rollouts.tables, [*rollouts.conditions, "outcome != 'unresolved'"])
+            rows = db.execute(f"SELECT {SUMS} {ended.clause} GROUP BY 2, 1", rollouts.values)
+            return cls(run, {TaskId(agent or UNNAMED, task): TaskSums(*sums) for agent, task, *sums in rows})
+
+    @property
+    def agents(self) -> list[str]:
+        return list(dict.fromkeys(task.agent for task in self.tasks))
+
+    @property
+    def failed(self) -> int:
+        return sum(sums.failed for sums in self.tasks.values())
+
+    def of(self, agent: str) -> list[TaskSums]:
+        """Return the sums of an agent's tasks with rewards."""
+        return [sums for task, sums in self.tasks.items() if task.agent == agent and sums.scored]
+
+    def renamed(self, agent: str) -> RunRewards:
+        """Return a copy in which the agent has another name. The run must have only one agent."""
+        return RunRewards(self.run, {TaskId(agent, each.task): sums for each, sums in self.tasks.items()})
+
+
+def compare_json(runs: Sequence[RunView], selected: Filter) -> Mapping[str, object]:
     """Return the `Comparison` of api.ts. Tasks are paired by agent and task index."""
     rewards = _paired(runs, selected)
     base, *others = rewards
@@ -34,7 +95,7 @@ def compare_json(runs: Sequence[RunView], selected: Filter) -> JsonObject:
     span_of = {agent: _span(rewards, agent, scored) for agent in {task.agent for task in scored}}
     changes = {task: [_sign(base, other, task, span_of[task.agent]) for other in others] for task in scored}
     notes = list(_notes(rewards, shared, scored))
-    differences: list[JsonObject] = []
+    differences: list[Mapping[str, object]] = []
     if scored:
         intervals = _intervals(base, others, scored, notes)
         for at, (other, interval) in enumerate(zip(others, intervals, strict=True)):
@@ -71,7 +132,7 @@ def _paired(runs: Sequence[RunView], selected: Filter) -> list[RunRewards]:
 
 def _span(rewards: Sequence[RunRewards], agent: str, tasks: Iterable[TaskId]) -> float:
     """Return the scale of rounding errors: 1 if all rewards are 0 or 1, else the range of the means, including 0."""
-    if not any(agent in each.fractional for each in rewards):
+    if not any(sums.fractions for each in rewards for sums in each.of(agent)):
         return 1.0
     means = [each.tasks[task].mean for each in rewards for task in tasks if task.agent == agent]
     return max(*means, 0.0) - min(*means, 0.0)
@@ -83,7 +144,7 @@ def _sign(base: RunRewards, other: RunRewards, task: TaskId, span: float) -> int
     return 0 if abs(difference) <= ROUNDING * span else 1 if difference > 0 else -1
 
 
-def _counts(signs: Counter[int]) -> JsonObject:
+def _counts(signs: Counter[int]) -> Mapping[str, object]:
     won, lost, same = signs[1], signs[-1], signs[0]
     return {"won": won, "lost": lost, "changed": won + lost, "same": same}
 
@@ -92,7 +153,7 @@ def _mean(rewards: RunRewards, tasks: Sequence[TaskId]) -> float:
     return sum(rewards.tasks[task].mean for task in tasks) / len(tasks)
 
 
-def _mean_json(rewards: RunRewards, tasks: Sequence[TaskId]) -> JsonObject:
+def _mean_json(rewards: RunRewards, tasks: Sequence[TaskId]) -> Mapping[str, object]:
     found = mean_interval({task: [rewards.tasks[task].mean] for task in tasks})
     return {"run": rewards.run.id, "mean": found.mean, "ci": _bounds(found.low, found.high)}
 
@@ -103,7 +164,7 @@ def _bounds(low: float, high: float) -> list[float] | None:
 
 def _intervals(
     base: RunRewards, others: Sequence[RunRewards], tasks: Sequence[TaskId], notes: list[str]
-) -> list[JsonObject]:
+) -> list[Mapping[str, object]]:
     """Return the confidence interval and p-value of each run's difference from `base`. Both are null without numpy."""
     try:
         from nemo_gym.evaluation.comparison import row_of
@@ -112,7 +173,7 @@ def _intervals(
     except LaunchError as error:
         notes.append(f"Intervals are missing: {error}")
         return [{"ci": None, "p": None} for _ in others]
-    found: list[JsonObject] = []
+    found: list[Mapping[str, object]] = []
     for other in others:
         # Use the last pair, because it combines all agents if there are several.
         pair = pairs_of(_as_scores(base, tasks), _as_scores(other, tasks))[-1]
@@ -135,21 +196,21 @@ def _as_scores(rewards: RunRewards, tasks: Sequence[TaskId]) -> RunScores:
     agents: dict[str, AgentScores] = {}
     for agent in dict.fromkeys(task.agent for task in tasks):
         own = [task for task in tasks if task.agent == agent]
-        sums = [rewards.tasks[task] for task in own]
+        sums, every = [rewards.tasks[task] for task in own], rewards.of(agent)
         reward = Field(
             counts=np.array([each.scored for each in sums], dtype=np.int64),
             totals=np.array([each.total for each in sums]),
             squares=np.array([each.squares for each in sums]),
-            low=rewards.lows[agent],
-            high=rewards.highs[agent],
-            is_binary=agent not in rewards.fractional,
+            low=min(each.low for each in every if each.low is not None),
+            high=max(each.high for each in every if each.high is not None),
+            is_binary=not any(each.fractions for each in every),
         )
         failed = np.array([each.failed for each in sums], dtype=np.int64)
         agents[agent] = AgentScores([task.task for task in own], {REWARD: reward}, failed, [""] * len(own), {})
     return RunScores(rewards.run.files.results, agents)
 
 
-def _tasks_json(rewards: Sequence[RunRewards], changes: Mapping[TaskId, Sequence[int]]) -> list[JsonObject]:
+def _tasks_json(rewards: Sequence[RunRewards], changes: Mapping[TaskId, Sequence[int]]) -> list[Mapping[str, object]]:
     """Return the tasks whose rewards differ most, the largest difference first."""
 
     def means_of(task: TaskId) -> list[float]:
@@ -178,7 +239,7 @@ def _change(signs: Sequence[int]) -> str:
     return "won" if 1 in signs else "lost" if -1 in signs else "same"
 
 
-def _settings(runs: Sequence[RunView]) -> list[JsonObject]:
+def _settings(runs: Sequence[RunView]) -> Sequence[Mapping[str, object]]:
     """Return the settings that differ between the runs."""
     each_runs = [run.as_json().get("settings") or {} for run in runs]
     names = sorted({name for settings in each_runs for name in settings})

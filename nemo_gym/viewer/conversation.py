@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypedDict
 
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.records.conversation import OMITTED, UNKNOWN, is_of_model, output_of, parsed, prompt_of, texts_of
-from nemo_gym.schemas.items import CLAIMED_KEY
+from nemo_gym.schemas.shapes import Item, Part
 from nemo_gym.viewer.media import Kind, kind_of, reference_of
 from nemo_gym.viewer.shortening import LARGEST_VALUE, LONGEST_TEXT, cut, shortened
 
@@ -26,19 +27,48 @@ class MediaPart:
     """An image or a sound of the conversation. `part` is the unchanged content part of the record."""
 
     kind: Kind
-    part: JsonObject
+    part: Part
 
 
 SourceOf = Callable[[int, MediaPart], str | None]
 """A function that returns the URL of the n-th image or sound of a conversation, or None if it cannot be shown."""
 
 
+class ShownPart(TypedDict, total=False):
+    """A part of a message or of a tool's result, as on the page (`Part` in api.ts)."""
+
+    kind: str
+    text: str
+    omitted: int
+    source: str | None
+    note: str | None
+
+
+class ShownItem(TypedDict, total=False):
+    """An item of a conversation, as on the page (`Item` in api.ts)."""
+
+    kind: str
+    turn: int | None
+    role: str
+    parts: list[ShownPart]
+    in_prompt: bool
+    text: str
+    is_summary: bool
+    type: str
+    value: object
+    name: str
+    call_id: str
+    arguments: object
+    result: list[ShownPart] | None
+    failed: bool
+    seconds: float | None
+
+
 @dataclass
 class Conversation:
     """The items of a rollout's conversation, and its images and sounds in order."""
 
-    items: list[JsonObject] = field(default_factory=list)
-    """The items, each an `Item` of api.ts."""
+    items: list[ShownItem] = field(default_factory=list)
     media: list[MediaPart] = field(default_factory=list)
     turns: int = 0
     """The number of the model's turns."""
@@ -63,10 +93,10 @@ class _Reader:
         self.conversation = Conversation()
         self._source_of = source_of
         self._seconds_of_call = seconds_of_call
-        self._open_calls: dict[str, deque[JsonObject]] = {}
+        self._open_calls: dict[str, deque[ShownItem]] = {}
         self._was_model = False
 
-    def add(self, item: JsonObject, *, in_prompt: bool) -> None:
+    def add(self, item: Item, *, in_prompt: bool) -> None:
         turn = None if in_prompt else self._turn_of(item)
         kind = item.get("type") or "message"
         if kind == "message":
@@ -80,18 +110,18 @@ class _Reader:
         else:
             self._add_other(item, turn)
 
-    def _turn_of(self, item: JsonObject) -> int | None:
+    def _turn_of(self, item: Item) -> int | None:
         """Return the turn of an item, or None if the model did not write it. Consecutive model items are one turn."""
         is_model = item.get("type") not in (OMITTED, UNKNOWN) and is_of_model(item)
         self.conversation.turns += is_model and not self._was_model
         self._was_model = is_model
         return self.conversation.turns if is_model else None
 
-    def _add_message(self, item: JsonObject, turn: int | None, *, in_prompt: bool) -> None:
+    def _add_message(self, item: Item, turn: int | None, *, in_prompt: bool) -> None:
         role = item.get("role", "assistant")
         content = item.get("content")
         parts = self._parts(content)
-        if (claim := item.get(CLAIMED_KEY)) is not None:
+        if (claim := item.get("claimed_by_program")) is not None:
             parts.insert(0, _text_part(f"(claimed by the program, as {cut(str(claim), 50)})"))
         if isinstance(refusal := item.get("refusal"), str):
             parts.append({"kind": "refusal", "text": cut(refusal)})
@@ -100,7 +130,7 @@ class _Reader:
             return
         self._add({"kind": "message", "role": role, "parts": parts, "in_prompt": in_prompt, "turn": turn})
 
-    def _add_reasoning(self, item: JsonObject, turn: int | None) -> None:
+    def _add_reasoning(self, item: Item, turn: int | None) -> None:
         content, summary = ("\n\n".join(texts_of(item.get(name))) for name in ("content", "summary"))
         if content or summary:
             text = cut(content or summary)
@@ -109,11 +139,11 @@ class _Reader:
             size = f"{len(str(item['encrypted_content'])):,} characters, encrypted by the endpoint"
             self._add({"kind": "other", "type": "reasoning", "value": size, "turn": turn})
 
-    def _add_call(self, item: JsonObject, kind: str, turn: int | None) -> None:
+    def _add_call(self, item: Item, kind: str, turn: int | None) -> None:
         call_id = _name_in(item, "call_id") or _name_in(item, "id")
         given = item.get("arguments", item.get("input", item.get("action")))
         result = item.get("error") or item.get("output", item.get("outputs", item.get("results")))
-        call: JsonObject = {
+        call: ShownItem = {
             "kind": "tool",
             "name": _name_in(item, "name") or kind.removesuffix("_call"),
             "call_id": call_id,
@@ -127,7 +157,7 @@ class _Reader:
         if result is None:
             self._open_calls.setdefault(call_id, deque()).append(call)
 
-    def _answer(self, item: JsonObject) -> bool:
+    def _answer(self, item: Item) -> bool:
         """Add a tool's result to its call. Return False if no call waits for the result."""
         waiting = self._open_calls.get(_name_in(item, "call_id"))
         if not waiting:
@@ -137,14 +167,14 @@ class _Reader:
         call["failed"] = call["failed"] or item.get("status") == "failed" or _is_failure(output)
         return True
 
-    def _add_other(self, item: JsonObject, turn: int | None) -> None:
+    def _add_other(self, item: Item, turn: int | None) -> None:
         value = item["value"] if item.keys() == {"type", "value"} else item
         self._add({"kind": "other", "type": cut(str(item.get("type")), 100), "value": shortened(value), "turn": turn})
 
-    def _add(self, item: JsonObject) -> None:
+    def _add(self, item: ShownItem) -> None:
         self.conversation.items.append(item)
 
-    def _parts(self, content: object) -> list[JsonObject]:
+    def _parts(self, content: Any) -> list[ShownPart]:
         given = content if isinstance(content, list) else [] if content is None else [content]
         # Read all parts, even those that are not shown, because images and sounds are addressed by their index.
         parts = [self._part(each) for each in given]
@@ -156,7 +186,7 @@ class _Reader:
                 return [*parts[:at], {"kind": "text", "text": f"({len(parts) - at:,} more parts)", "omitted": omitted}]
         return parts
 
-    def _part(self, part: object) -> JsonObject:
+    def _part(self, part: Part | str) -> ShownPart:
         if isinstance(part, str):
             return _text_part(part)
         if not isinstance(part, dict):
@@ -169,7 +199,7 @@ class _Reader:
             return _text_part(part["text"])
         return _text_part(_as_text(part))
 
-    def _media_part(self, part: JsonObject, kind: Kind) -> JsonObject:
+    def _media_part(self, part: Part, kind: Kind) -> ShownPart:
         medium, number = MediaPart(kind, part), len(self.conversation.media)
         self.conversation.media.append(medium)
         reference = reference_of(part, kind)
@@ -177,7 +207,7 @@ class _Reader:
         return {"kind": kind, "source": self._source_of(number, medium) if is_there else None, "note": reference.note}
 
 
-def _text_part(text: str) -> JsonObject:
+def _text_part(text: str) -> ShownPart:
     return {"kind": "text", "text": text[:LONGEST_TEXT], "omitted": max(0, len(text) - LONGEST_TEXT)}
 
 
@@ -186,7 +216,7 @@ def _as_text(value: object) -> str:
     return short if isinstance(short, str) else dump_json(short).decode()
 
 
-def _name_in(item: JsonObject, key: str) -> str:
+def _name_in(item: Item, key: str) -> str:
     value = item.get(key)
     return "" if value is None else cut(str(value), LONGEST_NAME)
 

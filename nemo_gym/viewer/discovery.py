@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import orjson
 
@@ -33,13 +33,21 @@ class Found(NamedTuple):
     """The absolute path, with links resolved."""
 
 
+class Problem(TypedDict):
+    """The reason why a file or one of its lines is not shown (type `Problem` in api.ts)."""
+
+    file: str
+    line: int | None
+    message: str
+
+
 class Discovery:
     """The runs in the given paths. Whether a file contains rollouts is cached until the file changes."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._roots = [path.resolve() for path in paths]
         self._looked_at: dict[Path, tuple[tuple[int, ...], bool]] = {}
-        self.problems: list[tuple[Path, str]] = []
+        self.problems: list[Problem] = []
 
     def allows(self, path: Path) -> bool:
         """Return whether a file may be read. True if it is in a given folder, or belongs to the run of a given file.
@@ -48,7 +56,9 @@ class Discovery:
         """
         real = Path(os.path.realpath(path))
         is_inside = any(
-            real.is_relative_to(root) or (real.parent == root.parent and real.name.startswith(f"{root.stem}_"))
+            real.is_relative_to(root)
+            or (real.parent == root.parent and real.name.startswith(f"{root.stem}_"))
+            or real.parent == RunFiles(results=root).folder
             for root in self._roots
         )
         return is_inside and (real.is_file() or not os.path.lexists(path))
@@ -68,19 +78,19 @@ class Discovery:
 
     def _in_file(self, path: Path) -> Iterator[Found]:
         if not self.allows(path):
-            self.problems.append((path, NOT_READ))
+            self._add_problem(path, NOT_READ)
         elif self._is_run(path):
             yield Found(path.stem, path)
         elif not path.exists():
-            self.problems.append((path, "the file does not exist any more."))
+            self._add_problem(path, "the file does not exist any more.")
         else:
             is_empty = not path.stat().st_size
-            self.problems.append((path, "the file is empty." if is_empty else "no line is a rollout with a reward."))
+            self._add_problem(path, "the file is empty." if is_empty else "no line is a rollout with a reward.")
 
     def _in_folder(self, root: Path) -> Iterator[Found]:
         for results in self._candidates(root):
             if not self.allows(results):
-                self.problems.append((results, NOT_READ))
+                self._add_problem(results, NOT_READ)
             elif self._is_run(results):
                 yield Found(str(results.relative_to(root).with_suffix("")), results.resolve())
 
@@ -88,38 +98,51 @@ class Discovery:
         """Yield possible paths of results files. A file might not exist until its run's first rollout has ended."""
         seen = 0
         for folder, folders, names in os.walk(root, onerror=self._unreadable):
-            folders[:] = sorted(name for name in folders if not SKIPPED_FOLDERS.search(name))
+            runs = {name[: found.start()] for name in names if (found := COMPANION.search(name))}
+            # A folder such as baseline_run may also be a user's folder of runs.
+            own = {f"{run}_run" for run in runs}
+            folders[:] = sorted(name for name in folders if name not in own and not SKIPPED_FOLDERS.search(name))
             there = {name for name in names if name.endswith(".jsonl") and not SIDECAR.search(name)}
-            there |= {f"{name[: found.start()]}.jsonl" for name in names if (found := COMPANION.search(name))}
+            there |= {f"{run}.jsonl" for run in runs}
             yield from (Path(folder, name) for name in sorted(there) if not name.startswith("."))
             seen += len(names)
             if seen > MOST_FILES:
                 problem = f"more than {MOST_FILES:,} files; the runs in other folders are not shown. Pass a subfolder."
-                self.problems.append((root, problem))
+                self._add_problem(root, problem)
                 return
 
     def _unreadable(self, error: OSError) -> None:
-        self.problems.append((Path(error.filename), f"the folder cannot be read ({error.strerror})."))
+        self._add_problem(Path(error.filename), f"the folder cannot be read ({error.strerror}).")
+
+    def _add_problem(self, path: Path, message: str) -> None:
+        self.problems.append(Problem(file=str(path), line=None, message=message))
 
     def _is_run(self, results: Path) -> bool:
         files = RunFiles(results=results)
         if any(path.exists() for path in (files.record, files.materialized, files.failures)):
             return True
-        try:
-            status = results.stat()
-        except OSError:
+        version = version_of(results)
+        if version is None:
             return False
-        version = (status.st_ino, status.st_size, status.st_mtime_ns)
         before = self._looked_at.get(results)
         if before and before[0] == version:
             return before[1]
         try:
             is_run = _has_rollout(results)
         except OSError as error:
-            self.problems.append((results, f"the file cannot be read ({error.strerror})."))
+            self._add_problem(results, f"the file cannot be read ({error.strerror}).")
             return False
         self._looked_at[results] = version, is_run
         return is_run
+
+
+def version_of(path: Path) -> tuple[int, ...] | None:
+    """Return a value that changes when a file is written or replaced, or None if the file does not exist."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _has_rollout(path: Path) -> bool:

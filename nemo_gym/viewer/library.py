@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 
-from nemo_gym.config.suggestions import did_you_mean
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.control.registry import collections_here
 from nemo_gym.rollouts.job import RunFiles
-from nemo_gym.viewer.discovery import Discovery, Found
+from nemo_gym.text import did_you_mean
+from nemo_gym.viewer.discovery import Discovery, Found, Problem
 from nemo_gym.viewer.index.indexer import Indexer
 from nemo_gym.viewer.index.store import cache_folder, forget_unused
 from nemo_gym.viewer.run_view import RunView
@@ -57,17 +56,11 @@ class Library:
         with self._lock:
             return self._runs[run_id]
 
-    def problems(self) -> list[JsonObject]:
-        """Return the problems of the last search, such as unreadable files (type `Problem` in api.ts)."""
+    def problems(self) -> list[Problem]:
+        """Return the problems of the last search, such as unreadable files."""
         self._look()
         with self._lock:
-            return [
-                {"file": str(path), "line": None, "message": message} for path, message in self._discovery.problems
-            ]
-
-    def allows(self, path: Path) -> bool:
-        """Return whether a file may be read, after following all links. See `Discovery.allows`."""
-        return self._discovery.allows(path)
+            return list(self._discovery.problems)
 
     def finish(self, timeout_s: float = FINISH_S) -> None:
         """Wait until all runs are indexed. Call this before reading all rollouts of a run."""

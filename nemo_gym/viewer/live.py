@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -14,10 +14,10 @@ from fastapi import APIRouter, HTTPException, Request
 from starlette.responses import StreamingResponse
 
 from nemo_gym.calls.loads import LoadReader, ServerLoad
-from nemo_gym.config import HeadConfig
+from nemo_gym.config.models import HeadConfig
 from nemo_gym.errors import LaunchError, UserError
 from nemo_gym.jsonl import JsonObject, dump_json
-from nemo_gym.rollouts.control import requests
+from nemo_gym.rollouts.control import listening
 from nemo_gym.rollouts.control.calling import NotListening, StartingOrEnding
 from nemo_gym.rollouts.control.control import Refused
 from nemo_gym.viewer.routes_runs import Viewed, run_of
@@ -45,37 +45,18 @@ class Streams:
     """The open event streams. They end when the server stops."""
 
     def __init__(self) -> None:
-        self._open = 0
-        self._closing = asyncio.Event()
-
-    @property
-    def is_full(self) -> bool:
-        return self._open >= MOST_STREAMS
-
-    @property
-    def is_closing(self) -> bool:
-        return self._closing.is_set()
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """Count a stream while it is open."""
-        self._open += 1
-        try:
-            yield
-        finally:
-            self._open -= 1
+        self.places = asyncio.Semaphore(MOST_STREAMS)
+        """A place for each stream."""
+        self.closing = asyncio.Event()
+        """Ends all streams when it is set. This must happen in the server's event loop."""
 
     async def pause(self) -> None:
         """Wait until the next event is due, or until the streams must end."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._closing.wait(), PAUSE_S)
-
-    def close(self) -> None:
-        """End all streams. Must be called in the server's event loop."""
-        self._closing.set()
+            await asyncio.wait_for(self.closing.wait(), PAUSE_S)
 
 
-class ControlRequest(requests.Request):
+class ControlRequest(listening.Request):
     """A control request for the collection of one run."""
 
     run: str
@@ -96,33 +77,32 @@ def ask(request: Request, body: ControlRequest) -> JsonObject:
 async def events(request: Request, run: Viewed) -> StreamingResponse:
     """Send the status of a run every second until the run ends."""
     streams: Streams = request.app.state.streams
-    if streams.is_full:
+    if streams.places.locked():
         raise HTTPException(409, f"{MOST_STREAMS} live pages are open already: close one, then reload this page.")
     return StreamingResponse(_events(run, request.app.state.control, streams), media_type="text/event-stream")
 
 
 async def _events(view: RunView, control: Control, streams: Streams) -> AsyncIterator[bytes]:
-    with streams.one():
-        async with AsyncExitStack() as until_the_end:
-            servers = _Servers(until_the_end)
-            files = _Files(view)
-            has_answered = False
-            while not streams.is_closing:
-                try:
-                    status = await asyncio.to_thread(control, view.files.results, "status")
-                    status["servers"] = await servers.read(status.get("head_server"))
-                    has_answered = True
-                except (NotListening, Refused) as error:
-                    run = await asyncio.to_thread(_refreshed, view)
-                    if run["state"] != "running":
-                        yield _event("ended", run)
-                        return
-                    status = files.status(run)
-                    if isinstance(error, StartingOrEnding):
-                        # Only what is left to do, or an earlier answer, shows which of the two it is.
-                        status["state"] = "ending" if has_answered or not status["unresolved"] else "starting"
-                yield _event("status", status)
-                await streams.pause()
+    async with streams.places, AsyncExitStack() as until_the_end:
+        servers = _Servers(until_the_end)
+        files = _Files(view)
+        has_answered = False
+        while not streams.closing.is_set():
+            try:
+                status = await asyncio.to_thread(control, view.files.results, "status")
+                status["servers"] = await servers.read(status.get("head_server"))
+                has_answered = True
+            except (NotListening, Refused) as error:
+                run = await asyncio.to_thread(_refreshed, view)
+                if run["state"] != "running":
+                    yield _event("ended", run)
+                    return
+                status = files.status(run)
+                if isinstance(error, StartingOrEnding):
+                    # Only what is left to do, or an earlier answer, shows which of the two it is.
+                    status["state"] = "ending" if has_answered or not status["unresolved"] else "starting"
+            yield _event("status", status)
+            await streams.pause()
 
 
 class _Servers:
@@ -133,7 +113,7 @@ class _Servers:
         self._reader: LoadReader | None = None
         self._latest: list[ServerLoad] = []
 
-    async def read(self, head_server: str | None) -> list[JsonObject]:
+    async def read(self, head_server: str | None) -> list[Mapping[str, object]]:
         """Return the latest loads, or an empty list if there is no head server or the head server does not answer."""
         if head_server is None:
             return []
@@ -200,5 +180,5 @@ def _refreshed(view: RunView) -> JsonObject:
     return view.as_json()
 
 
-def _event(name: str, data: JsonObject) -> bytes:
+def _event(name: str, data: Mapping[str, object]) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name.encode(), dump_json(data))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.paths import resolved
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.schemas.row import Row
@@ -41,7 +40,7 @@ class Window(NamedTuple):
     found: int | None
 
 
-def log_of_failure(row: Row, files: RunFiles, given_paths: Sequence[Path]) -> JsonObject | None:
+def log_of_failure(row: Row, files: RunFiles, given_paths: Sequence[Path]) -> Mapping[str, object] | None:
     """Return the lines of a log around a failure, in the format of `log` in api.ts, or None if there is no log.
 
     Search the log of the failed server, and then that of the agent. In each log, search for the rollout's id, and then
@@ -50,11 +49,12 @@ def log_of_failure(row: Row, files: RunFiles, given_paths: Sequence[Path]) -> Js
     if row.failure_class is None:
         return None
     needles = list(islice(_needles(row), MOST_NEEDLES))
-    # Resolve only the parent of the log folder. The log folder of a run from another person may be a link to a folder
+    # Resolve only the folder of the results. The log folder of a run from another person may be a link to a folder
     # whose files must not be shown.
-    logs = resolved(files.logs.parent) / files.logs.name
-    folders = [logs, *(resolved(path) for path in given_paths if path.is_dir())]
-    ends: JsonObject | None = None
+    here = files.results.parent
+    logs = (resolved(here) / path.relative_to(here) for path in (files.logs, files.earlier_place_of(files.logs)))
+    folders = [*logs, *(resolved(path) for path in given_paths if path.is_dir())]
+    ends: Mapping[str, object] | None = None
     searched: set[Path] = set()
     for server, path in _candidates(row, files):
         if path in searched or not _is_log_in(path, folders):
@@ -67,7 +67,7 @@ def log_of_failure(row: Row, files: RunFiles, given_paths: Sequence[Path]) -> Js
     return ends
 
 
-def _lines_of(server: str, path: Path, needles: Sequence[re.Pattern[bytes]]) -> JsonObject | None:
+def _lines_of(server: str, path: Path, needles: Sequence[re.Pattern[bytes]]) -> Mapping[str, object] | None:
     try:
         with path.open("rb") as file:
             window = _window(file, needles)
@@ -89,14 +89,15 @@ def _lines_of(server: str, path: Path, needles: Sequence[re.Pattern[bytes]]) -> 
 
 def _candidates(row: Row, files: RunFiles) -> Iterator[tuple[str, Path]]:
     recorded, failed = row.failure_log, row.failure_server
+    logs = files.logs if files.logs.exists() else files.earlier_place_of(files.logs)
     if isinstance(recorded, str) and recorded:
         server = str(failed or Path(recorded).stem)
         # Look in the current folder of the run first, because the run may have been moved.
-        yield server, files.logs / Path(recorded).name
+        yield server, logs / Path(recorded).name
         yield server, Path(recorded)
     for name in (failed, row.agent):
         if isinstance(name, str) and name:
-            yield name, files.logs / f"{Path(name).name}.log"
+            yield name, logs / f"{Path(name).name}.log"
 
 
 def _is_log_in(path: Path, folders: Iterable[Path]) -> bool:

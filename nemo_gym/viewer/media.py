@@ -8,15 +8,15 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from nemo_gym import paths
 from nemo_gym.data.media import with_media
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.row import MEDIA_DIR_KEY, PARAMS_KEY
+from nemo_gym.schemas.row import MEDIA_DIR_KEY
+from nemo_gym.schemas.shapes import Part
 
 Kind = Literal["image", "audio"]
 
@@ -60,7 +60,7 @@ class Reference(NamedTuple):
     note: str | None = None
 
 
-def kind_of(part: JsonObject) -> Kind | None:
+def kind_of(part: Part) -> Kind | None:
     """Return the kind of a content part, or None if it is neither an image nor a sound."""
     type_ = part.get("type")
     if type_ in _IMAGE_TYPES:
@@ -68,7 +68,7 @@ def kind_of(part: JsonObject) -> Kind | None:
     return "audio" if type_ in _AUDIO_TYPES else None
 
 
-def reference_of(part: JsonObject, kind: Kind) -> Reference:
+def reference_of(part: Part, kind: Kind) -> Reference:
     """Return the location of the image or sound in a content part."""
     if isinstance(file := part.get(_FILE_KEYS[kind]), str):
         return Reference(file=file, note=file[:LONGEST_NOTE])
@@ -86,7 +86,7 @@ def reference_of(part: JsonObject, kind: Kind) -> Reference:
     return Reference(data=data)
 
 
-def content_of(part: JsonObject, kind: Kind, row: JsonObject, given_paths: Sequence[Path]) -> Medium:
+def content_of(part: Part, kind: Kind, row: Mapping[str, object], given_paths: Sequence[Path]) -> Medium:
     """Return the content of a part. Raise `DataError` if it cannot be shown.
 
     A file must be in the media folder of its row. This folder must be in one of the paths given to the viewer, in the
@@ -94,7 +94,7 @@ def content_of(part: JsonObject, kind: Kind, row: JsonObject, given_paths: Seque
     """
     reference = reference_of(part, kind)
     if reference.file is not None:
-        part, reference = _loaded(part, kind, row, given_paths)
+        reference = reference_of(_loaded(part, kind, row, given_paths), kind)
     content = _decoded(reference.data) if reference.data is not None else None
     type_ = _type_of(content) if content is not None else None
     if content is None or type_ is None:
@@ -102,9 +102,7 @@ def content_of(part: JsonObject, kind: Kind, row: JsonObject, given_paths: Seque
     return Medium(content, type_)
 
 
-def _loaded(
-    part: JsonObject, kind: Kind, row: JsonObject, given_paths: Sequence[Path]
-) -> tuple[JsonObject, Reference]:
+def _loaded(part: Part, kind: Kind, row: Mapping[str, object], given_paths: Sequence[Path]) -> Part:
     folder = row.get(MEDIA_DIR_KEY)
     if not isinstance(folder, str) or not _is_open(Path(folder), given_paths):
         raise DataError(
@@ -114,9 +112,9 @@ def _loaded(
     type_ = {"image": "input_image", "audio": "input_audio"}[kind]
     message = {"role": "user", "content": [{**part, "type": type_}]}
     # Let `with_media` read the file, because it rejects files outside the folder, and files that are too large.
-    loaded = with_media({PARAMS_KEY: {"input": [message]}, MEDIA_DIR_KEY: folder})
-    part = loaded[PARAMS_KEY]["input"][0]["content"][0]
-    return part, reference_of(part, kind)
+    loaded = with_media({"responses_create_params": {"input": [message]}, MEDIA_DIR_KEY: folder})
+    found: Part = loaded["responses_create_params"]["input"][0]["content"][0]
+    return found
 
 
 def _is_open(folder: Path, given_paths: Sequence[Path]) -> bool:
@@ -128,7 +126,7 @@ def _is_open(folder: Path, given_paths: Sequence[Path]) -> bool:
         return False
 
 
-def _data_in(part: JsonObject, kind: Kind) -> str | None:
+def _data_in(part: Part, kind: Kind) -> str | None:
     for key in ("image_url",) if kind == "image" else ("input_audio", "audio", "audio_url"):
         value = part.get(key)
         if isinstance(value, dict):
@@ -140,7 +138,7 @@ def _data_in(part: JsonObject, kind: Kind) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _elsewhere(part: JsonObject) -> str:
+def _elsewhere(part: Part) -> str:
     file_id = part.get("file_id")
     return f" The endpoint has it as {str(file_id)[:LONGEST_NOTE]}." if file_id else ""
 

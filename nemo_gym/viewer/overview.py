@@ -8,73 +8,65 @@ import re
 import sqlite3
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, pairwise
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 
 import orjson
 
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics.intervals import mean_interval
 from nemo_gym.metrics.meanings import meaning_of
 from nemo_gym.records.conversation import object_at
 from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.run_record import RunRecord
 from nemo_gym.schemas.row import Row
 from nemo_gym.viewer.filters import Filter
 from nemo_gym.viewer.index.conditions import Selected
 from nemo_gym.viewer.index.entry import COMPONENTS, LONGEST_PARSED, REPEAT_BITS, key_of
 from nemo_gym.viewer.index.fields import fields_in
 from nemo_gym.viewer.index.run_index import never
-from nemo_gym.viewer.index.words import Cancelled
-from nemo_gym.viewer.progress import progress_of, recorded_progress
 from nemo_gym.viewer.run_view import RunView
+from nemo_gym.viewer.timeline import moment_of
 
 BINS = 20
 MOST_CAUSES = 100
 MOST_MESSAGE = 2000
-LOOK_EVERY = 20_000
-"""The number of rollouts to process before checking again whether the client has disconnected."""
 MEASURED = ("steps", "input_tokens", "output_tokens", "seconds", "model_seconds", "tool_seconds")
 MOST_ROWS = 200
 MOST_REPEATS = 64
 LARGEST_METRICS = 4 << 20
 """If a metrics file has more than this many bytes, its metrics per task are skipped. The viewer does not show them."""
-PARTS = ("agent_ref", "agent_metrics", "key_metrics")
+CLOCKS_DIFFER_S = 60.0
+MOST_POINTS = 300
 _PART = re.compile(rb'^    "(agent_ref|agent_metrics|key_metrics)": \{', re.MULTILINE)
 _END = b"\n    }"
 
 
-def overview_of(run: RunView, filter: Filter, *, is_cancelled: Callable[[], bool] = never) -> JsonObject:
+def overview_of(run: RunView, filter: Filter, *, is_cancelled: Callable[[], bool] = never) -> Mapping[str, object]:
     """Return the overview of the selected rollouts (type `Overview` in api.ts).
 
     Raise `Cancelled` if the client disconnects.
     """
     with run.index.selection(filter, is_cancelled) as (db, selected):
-        recorded = recorded_progress(run.record) if filter.is_empty and run.record else None
         return {
-            **run.index.kept(db, selected, "overview", lambda: _overview(run, db, selected, is_cancelled)),
-            "progress": recorded
-            or run.index.kept(db, selected, "progress", lambda: progress_of(db, selected, run.record)),
+            **run.index.kept(db, selected, "overview", lambda: _overview(run, db, selected)),
+            "progress": run.index.kept(db, selected, "progress", lambda: progress_of(db, selected, run.record)),
             "metrics": metrics_of(run.files) if run.index.allows(run.files.metrics) else [],
         }
 
 
-def _overview(
-    run: RunView, db: sqlite3.Connection, selected: Selected, is_cancelled: Callable[[], bool]
-) -> JsonObject:
-    rewards, heatmap = _scores(db, selected, is_cancelled)
+def _overview(run: RunView, db: sqlite3.Connection, selected: Selected) -> Mapping[str, object]:
     return {
         "counts": _counts(db, selected, is_planned=run.files.materialized.exists()),
-        "rewards": rewards,
-        "heatmap": heatmap,
+        **_scores(db, selected),
         "failures": list(_failures(run, db, selected)),
-        "distributions": list(_distributions(db, selected, is_cancelled)),
+        "distributions": list(_distributions(db, selected)),
         "components": list(_components(db, selected)),
     }
 
 
-def _counts(db: sqlite3.Connection, selected: Selected, *, is_planned: bool) -> JsonObject:
+def _counts(db: sqlite3.Connection, selected: Selected, *, is_planned: bool) -> Mapping[str, object]:
     found = dict(db.execute(f"SELECT outcome, COUNT(*) {selected.clause} GROUP BY 1", selected.values).fetchall())
     counts = {outcome: found.get(outcome, 0) for outcome in ("scored", "failed", "unresolved")}
     return (
@@ -82,30 +74,26 @@ def _counts(db: sqlite3.Connection, selected: Selected, *, is_planned: bool) -> 
     )
 
 
-def _scores(
-    db: sqlite3.Connection, selected: Selected, is_cancelled: Callable[[], bool]
-) -> tuple[list[JsonObject], JsonObject]:
+def _scores(db: sqlite3.Connection, selected: Selected) -> Mapping[str, object]:
     """Return the histograms of rewards and the heat map, from one pass over the rollouts."""
     (tasks,) = db.execute(f"SELECT COUNT(DISTINCT id >> 20) {selected.clause}", selected.values).fetchone()
     heatmap = Heatmap(tasks)
     by_agent: dict[str | None, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     columns = f"id >> {REPEAT_BITS}, id & {(1 << REPEAT_BITS) - 1}, agent, outcome = 'failed', reward"
     rows = db.execute(f"SELECT {columns} {selected.clause} ORDER BY id", selected.values)
-    for count, (task, repeat, agent, is_failed, reward) in enumerate(rows):
-        if count % LOOK_EVERY == 0 and is_cancelled():
-            raise Cancelled
+    for task, repeat, agent, is_failed, reward in rows:
         heatmap.add(task, repeat, reward, is_failed=is_failed)
         if reward is not None:
             by_agent[agent][task].append(reward)
-    return _histograms(by_agent), heatmap.as_json()
+    return {"rewards": _histograms(by_agent), "heatmap": heatmap.as_json()}
 
 
-def _histograms(by_agent: dict[str | None, dict[int, list[float]]]) -> list[JsonObject]:
+def _histograms(by_agent: dict[str | None, dict[int, list[float]]]) -> list[Mapping[str, object]]:
     agents = sorted(by_agent.items(), key=lambda each: each[0] or "")
     return [{"agent": agent, **_histogram(by_task), **_mean_of(by_task)} for agent, by_task in agents]
 
 
-def _histogram(by_task: dict[int, list[float]]) -> JsonObject:
+def _histogram(by_task: dict[int, list[float]]) -> Mapping[str, object]:
     rewards = sorted(chain.from_iterable(by_task.values()))
     low, high = rewards[0], rewards[-1]
     if low >= 0 and high <= 1:
@@ -113,7 +101,7 @@ def _histogram(by_task: dict[int, list[float]]) -> JsonObject:
     return {"low": low, "high": high, "counts": _binned(rewards, low, high)}
 
 
-def _mean_of(by_task: dict[int, list[float]]) -> JsonObject:
+def _mean_of(by_task: dict[int, list[float]]) -> Mapping[str, object]:
     found = mean_interval(by_task)
     is_known = len(by_task) > 1 and math.isfinite(found.low) and math.isfinite(found.high)
     return {"mean": found.mean, "ci": [found.low, found.high] if is_known else None}
@@ -132,7 +120,7 @@ def _binned(values: Sequence[float], low: float, high: float) -> list[int]:
     return [end - begin for begin, end in pairwise((0, *ends))]
 
 
-def _failures(run: RunView, db: sqlite3.Connection, selected: Selected) -> Iterator[JsonObject]:
+def _failures(run: RunView, db: sqlite3.Connection, selected: Selected) -> Iterator[Mapping[str, object]]:
     """Yield the most frequent causes of failure, each with the message of its first rollout."""
     failed = Selected(selected.tables, [*selected.conditions, "outcome = 'failed'"]).clause
     groups = db.execute(
@@ -150,26 +138,22 @@ def _message_at(run: RunView, number: int) -> str:
     if place is None or place.bytes > LONGEST_PARSED:
         return ""
     try:
-        return (Row(place.read()).failure_message or "")[:MOST_MESSAGE]
+        return (place.read().failure_message or "")[:MOST_MESSAGE]
     except DataError as error:
         return str(error)
     except RecursionError:
         return "(nested too deeply to be shown; see the raw record)"
 
 
-def _distributions(
-    db: sqlite3.Connection, selected: Selected, is_cancelled: Callable[[], bool]
-) -> Iterator[JsonObject]:
+def _distributions(db: sqlite3.Connection, selected: Selected) -> Iterator[Mapping[str, object]]:
     for name in MEASURED:
-        if is_cancelled():
-            raise Cancelled
         there = Selected(selected.tables, [*selected.conditions, f"{name} IS NOT NULL"]).clause
         values = [value for (value,) in db.execute(f"SELECT {name} {there}", selected.values)]
         if values:
             yield _distribution(name, values)
 
 
-def _distribution(name: str, values: list[float]) -> JsonObject:
+def _distribution(name: str, values: list[float]) -> Mapping[str, object]:
     values.sort()
     low, high, count = values[0], values[-1], len(values)
     # Count all values above a limit in the last bin. Otherwise, outliers could squeeze all other values into one bin.
@@ -186,7 +170,7 @@ def _distribution(name: str, values: list[float]) -> JsonObject:
     }
 
 
-def _components(db: sqlite3.Connection, selected: Selected) -> Iterator[JsonObject]:
+def _components(db: sqlite3.Connection, selected: Selected) -> Iterator[Mapping[str, object]]:
     for name, field in fields_in(db).items():
         if not name.startswith(COMPONENTS) or field.kind == "text":
             continue
@@ -207,11 +191,10 @@ class Heatmap:
     def __init__(self, tasks: int) -> None:
         """Choose the number of tasks per row so that `tasks` tasks fill at most `MOST_ROWS` rows."""
         self._size = max(1, -(-tasks // MOST_ROWS))
-        self._tasks: list[JsonObject] = []
+        self._tasks: list[dict[str, int]] = []
         self._latest: int | None = None
-        self._repeats = 0
         # For each group and repeat, the sum and the number of rewards and the number of failures.
-        self._cells: list[list[list[float]]] = []
+        self._cells: dict[tuple[int, int], list[float]] = {}
 
     def add(self, task: int, repeat: int, reward: float | None, *, is_failed: bool) -> None:
         """Add a rollout. Rollouts must be added in the order of their tasks."""
@@ -219,33 +202,68 @@ class Heatmap:
             self._latest = task
             if not self._tasks or self._tasks[-1]["count"] == self._size:
                 self._tasks.append({"first": task, "count": 0})
-                self._cells.append([])
             self._tasks[-1]["count"] += 1
-        if repeat >= MOST_REPEATS:
-            return
-        row = self._cells[-1]
-        while len(row) <= repeat:
-            row.append([0.0, 0, 0])
-        cell = row[repeat]
-        if reward is not None:
-            cell[0] += reward
-            cell[1] += 1
-        elif is_failed:
-            cell[2] += 1
+        if repeat < MOST_REPEATS:
+            cell = self._cells.setdefault((len(self._tasks) - 1, repeat), [0.0, 0, 0])
+            if reward is not None:
+                cell[0] += reward
+                cell[1] += 1
+            cell[2] += is_failed
 
-    def as_json(self) -> JsonObject:
+    def as_json(self) -> Mapping[str, object]:
         """Return the heat map as the JSON object that `viewer/src/api.ts` defines."""
-        repeats = max(map(len, self._cells), default=0)
-        cells = [[_shown(cell) for cell in row] + [None] * (repeats - len(row)) for row in self._cells]
+        repeats = max((repeat + 1 for _, repeat in self._cells), default=0)
+        places = [[(row, repeat) for repeat in range(repeats)] for row in range(len(self._tasks))]
+        cells = [[_shown(*self._cells.get(place, (0.0, 0, 0))) for place in row] for row in places]
         return {"tasks": self._tasks, "repeats": repeats, "cells": cells}
 
 
-def _shown(cell: list[float]) -> float | str | None:
-    total, rewards, failures = cell
+def _shown(total: float, rewards: float, failures: float) -> float | str | None:
     return total / rewards if rewards else "failed" if failures else None
 
 
-def metrics_of(files: RunFiles) -> list[JsonObject]:
+def progress_of(db: sqlite3.Connection, selected: Selected, record: RunRecord | None) -> Mapping[str, object]:
+    """Return the progress of the selected rollouts, from the times in the ledger or of their calls.
+
+    If no times were recorded, the lists in the result are empty.
+    """
+    timed = Selected(selected.tables, list(selected.conditions), list(selected.values))
+    timed.add("ended_at IS NOT NULL")
+    if record is not None:
+        # Skip times outside the run, because replies from a cache have the time of the original reply.
+        for sign, bound in ((">=", moment_of(record.first_session.started_at)), ("<=", moment_of(record.ended_at))):
+            if bound is not None:
+                shift = CLOCKS_DIFFER_S if sign == "<=" else -CLOCKS_DIFFER_S
+                timed.add(f"ended_at {sign} ?", bound.timestamp() + shift)
+    began, ended, count, started = db.execute(
+        f"SELECT MIN(COALESCE(started_at, ended_at)), MAX(ended_at), COUNT(*), COUNT(started_at) {timed.clause}",
+        timed.values,
+    ).fetchone()
+    if not count or ended <= began:
+        return {"at_s": [], "finished": [], "in_flight": []}
+    step = (ended - began) / (MOST_POINTS - 1)
+    finished = _cumulated(db, timed, "ended_at", began, step)
+    running: list[int | None] = [None] * MOST_POINTS
+    if started == count:
+        begun = _cumulated(db, timed, "started_at", began, step)
+        running = [max(0, before - after) for before, after in zip(begun, finished, strict=True)]
+    at_s = [round(step * point, 3) for point in range(MOST_POINTS)]
+    return {"at_s": at_s, "finished": finished, "in_flight": running}
+
+
+def _cumulated(db: sqlite3.Connection, timed: Selected, column: str, began: float, step: float) -> list[int]:
+    """Return, for each point in time, how many rollouts have a time in `column` up to this point."""
+    counts = [0] * MOST_POINTS
+    rows = db.execute(
+        f"SELECT CAST(({column} - ?) / ? + 0.999999 AS INTEGER), COUNT(*) {timed.clause} GROUP BY 1",
+        (began, step, *timed.values),
+    )
+    for point, count in rows:
+        counts[min(max(point, 0), MOST_POINTS - 1)] += count
+    return list(accumulate(counts))
+
+
+def metrics_of(files: RunFiles) -> list[Mapping[str, object]]:
     """Return the metrics of all agents (see `Overview` in api.ts). If the file is unreadable, return an empty list."""
     try:
         entries = list(_entries(files.metrics))
@@ -253,29 +271,29 @@ def metrics_of(files: RunFiles) -> list[JsonObject]:
         return []
     return [
         {
-            "agent": Row(entry).agent,
+            "agent": entry.agent,
             "name": name,
             "value": value,
             "meaning": meaning_of(name),
-            "is_key": name in object_at(entry, "key_metrics"),
+            "is_key": name in object_at(entry.fields, "key_metrics"),
         }
         for entry in entries
-        for name, value in object_at(entry, "agent_metrics").items()
+        for name, value in object_at(entry.fields, "agent_metrics").items()
     ]
 
 
-def _entries(path: Path) -> Iterator[JsonObject]:
+def _entries(path: Path) -> Iterator[Row]:
     """Yield the entry of each agent. If the metrics file is large, omit the metrics per task."""
     if path.stat().st_size > LARGEST_METRICS:
         yield from _parts_of_entries(path)
         return
     found = orjson.loads(path.read_bytes())
-    yield from (entry for entry in (found if isinstance(found, list) else ()) if isinstance(entry, dict))
+    yield from (Row(entry) for entry in (found if isinstance(found, list) else ()) if isinstance(entry, dict))
 
 
-def _parts_of_entries(path: Path) -> Iterator[JsonObject]:
+def _parts_of_entries(path: Path) -> Iterator[Row]:
     # Regular expressions are reliable here: JSON strings have no line breaks, and metrics files are always indented.
-    entry: JsonObject = {}
+    entry: dict[str, object] = {}
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
         for part in _PART.finditer(text):
             name, begin = part[1].decode(), part.end() - 1
@@ -283,8 +301,8 @@ def _parts_of_entries(path: Path) -> Iterator[JsonObject]:
             if end <= begin:
                 break
             if name in entry:
-                yield entry
+                yield Row(entry)
                 entry = {}
             entry[name] = orjson.loads(text[begin:end])
     if entry:
-        yield entry
+        yield Row(entry)

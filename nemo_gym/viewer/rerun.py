@@ -15,8 +15,6 @@ from nemo_gym.viewer.index.place import Place
 END_TO_END = ("eval", "run")
 SCRIPT = "ng_e2e_collect_rollouts"
 NO_SERVE = "--no-serve"
-READY = "head server:"
-"""The text that `ng_run` prints when all servers are ready. If a server fails, the command ends instead."""
 SERVER_FLAGS = {
     "--config", "--benchmark", "--environment", "--resources-server", "--model-type", "--search-dir",
     "--restart-limit", "--model-endpoint-readiness-timeout-seconds", "--policy-base-url", "--policy-api-key",
@@ -29,7 +27,7 @@ WITHOUT_VALUE = {"--auto-install"}
 def rerun_of(
     record: RunRecord | None, files: RunFiles, planned: Place | None, media_dir: str | None = None
 ) -> str | None:
-    """Return shell commands that start the run's servers and collect one rollout again, or None if this is impossible.
+    """Return shell commands that collect one rollout again with the run's servers, or None if this is impossible.
 
     The commands use the planned row, which has the rollout's prompt, sampling parameters and agent. `media_dir` is the
     folder of the images and sounds that the row refers to.
@@ -40,24 +38,16 @@ def rerun_of(
     if words is None:
         return None
     if NO_SERVE in words or os.path.basename(record.command[0]) == "ng_collect_rollouts":
-        return "\n".join(["# Start the servers of this run first.", *_collecting(files, planned, media_dir)])
-    start = shlex.join(["ng_run", *_server_words(words)])
-    hint = ["# Replace each **** by its value."] if MASK in start else []
-    log = f"{_name_of(planned)}_servers.log"
-    wait = f"while kill -0 $! 2>/dev/null && ! grep -q '{READY}' {log}; do sleep 1; done"
-    return "\n".join([*hint, f"{start} > {log} 2>&1 &", wait, *_collecting(files, planned, media_dir), "kill $!"])
-
-
-def _collecting(files: RunFiles, planned: Place, media_dir: str | None) -> Iterator[str]:
-    name, materialized = _name_of(planned), shlex.quote(str(files.materialized.resolve()))
+        hint, command = "# Start the servers of this run first.", "ng_collect_rollouts"
+    else:
+        command = shlex.join(["ng", *END_TO_END, *_server_words(words)])
+        hint = "# Replace each **** by its value." if MASK in command else ""
+    name, materialized = f"task_{planned.key.task}_repeat_{planned.key.repeat}", files.materialized.resolve()
     # Write the row into the media folder, because the paths of images and sounds are relative to the row's file.
     rows = shlex.quote(os.path.join(media_dir or "", f"{name}.jsonl"))
-    yield f"sed -n {planned.line}p {materialized} > {rows}"
-    yield f"ng_collect_rollouts --input {rows} --output {name}_again.jsonl --num-repeats 1"
-
-
-def _name_of(planned: Place) -> str:
-    return f"task_{planned.key.task}_repeat_{planned.key.repeat}"
+    cut_out = f"sed -n {planned.line}p {shlex.quote(str(materialized))} > {rows}"
+    collect = f"{command} --input {rows} --output {name}_again.jsonl --num-repeats 1"
+    return "\n".join(filter(None, (hint, cut_out, collect)))
 
 
 def _words_of(command: Sequence[str]) -> list[str] | None:

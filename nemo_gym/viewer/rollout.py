@@ -12,33 +12,18 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from fastapi import HTTPException
-
-from nemo_gym.jsonl import JsonObject, parse_row
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import parse_row
 from nemo_gym.records.conversation import object_at, objects_in
 from nemo_gym.records.usage import usage_of
 from nemo_gym.rollouts.outcome import Outcome
-from nemo_gym.schemas.row import (
-    AGENT_REF_KEY,
-    CAPTURE_KEY,
-    INSTANCE_CONFIG_KEY,
-    KIND_KEY,
-    MASK_KEY,
-    MEDIA_DIR_KEY,
-    OBSERVATIONS_KEY,
-    PARAMS_KEY,
-    POLICY_KEYS,
-    PRIVATE_PREFIX,
-    REASON_KEY,
-    TRAJECTORY_KEY,
-    Row,
-    TaskKey,
-)
+from nemo_gym.schemas.row import FAILURE_OF_RELEASE_0_7, POLICY_KEYS, PRIVATE_PREFIX, Row, TaskKey
 from nemo_gym.viewer.conversation import Conversation, MediaPart, conversation_of
-from nemo_gym.viewer.index.place import Place
+from nemo_gym.viewer.index.place import Missing, Place
 from nemo_gym.viewer.judgements import SHOWN_AS_JUDGEMENTS, judgements_of
 from nemo_gym.viewer.library import RunView
 from nemo_gym.viewer.logs import log_of_failure
+from nemo_gym.viewer.media import Medium, content_of
 from nemo_gym.viewer.rerun import rerun_of
 from nemo_gym.viewer.shortening import cut, shortened, shortened_fields, size_of
 from nemo_gym.viewer.timeline import seconds_of_calls, timeline_of
@@ -52,8 +37,9 @@ MOST_VALUES = 20_000_000
 """A record with more than this many values is not parsed, because each may take 100 bytes of memory."""
 
 SHOWN_ELSEWHERE = {
-    PARAMS_KEY, "response", "reward", "reward_components", AGENT_REF_KEY, MASK_KEY, INSTANCE_CONFIG_KEY,
-    CAPTURE_KEY, TRAJECTORY_KEY, OBSERVATIONS_KEY, "policy_version", *POLICY_KEYS,
+    "responses_create_params", "response", "reward", "reward_components", "agent_ref", "mask_sample",
+    "instance_config", "ng_model_call_capture", "ng_trajectory", "ng_agent_observations", "policy_version",
+    *POLICY_KEYS,
 }  # fmt: skip
 """Fields that the page omits from its lists of fields. It shows most of them elsewhere, but not the `POLICY_KEYS`."""
 
@@ -63,42 +49,35 @@ class Shown(NamedTuple):
 
     run: RunView
     place: Place
-    record: JsonObject
-    planned: JsonObject | None
+    record: Row
+    planned: Row | None
     """The row that the agent received. None if this row is unknown, or if the record is this row."""
 
 
 def place_of(run: RunView, key: TaskKey, attempt: int | None = None) -> Place:
-    """Find the record of a rollout, or of one of its attempts. Raise `HTTPException` 404 if it does not exist."""
+    """Find the record of a rollout, or of one of its attempts. Raise `Missing` if it does not exist."""
     current = run.index.place(key)
     if current is None:
-        raise HTTPException(
-            404, f"The run {run.name} has no rollout {key}. Its files may have changed: reload the page."
-        )
-    if attempt is None or attempt == current.attempt:
+        raise Missing(f"The run {run.name} has no rollout {key}. Its files may have changed: reload the page.")
+    if attempt is None:
         return current
-    found = [place for place in run.index.attempts(key) if place.attempt == attempt]
-    if not found:
-        raise HTTPException(
-            404,
-            f"Rollout {key} of {run.name} does not have a record of attempt {attempt}. Open the rollout from the "
-            "table.",
-        )
-    return found[-1]
+    places = _attempts_of(run, key, current)
+    if attempt not in places:
+        numbers = ", ".join(map(str, sorted(places)))
+        raise Missing(f"{run.files.results}: rollout {key} has no attempt {attempt}. Its attempts: {numbers}.")
+    return places[attempt]
 
 
 def shown_at(run: RunView, place: Place) -> Shown:
-    """Read the record at a position. Raise `HTTPException` 409 if the record is too large."""
+    """Read the record at a position. Raise `DataError` if the record is too large."""
     if place.bytes > LARGEST_RECORD:
-        raise HTTPException(
-            409,
-            f"{place.path}:{place.line}: the record has {place.bytes:,} bytes, too many to show. Download it instead.",
-        )
+        problem = f"the record has {place.bytes:,} bytes, too many to show. Download it instead."
+        raise DataError(f"{place.path}:{place.line}: {problem}")
     raw = place.raw()
     if (values := raw.count(b",")) > MOST_VALUES:
-        many = f"the record has about {values:,} values, too many to show"
-        raise HTTPException(409, f"{place.path}:{place.line}: {many}. Download it instead.")
-    record = parse_row(raw, place.path, place.line)
+        problem = f"the record has about {values:,} values, too many to show. Download it instead."
+        raise DataError(f"{place.path}:{place.line}: {problem}")
+    record = Row(parse_row(raw, place.path, place.line))
     row = run.index.planned(place.key)
     return Shown(run, place, record, None if row is None or row == place else row.read())
 
@@ -111,15 +90,23 @@ def conversation_at(shown: Shown) -> Conversation:
     def address_of(number: int, _: MediaPart) -> str:
         return f"/api/media?{urlencode({**query, 'n': number})}"
 
-    return conversation_of(shown.record, address_of, seconds_of_calls(shown.record))
+    return conversation_of(shown.record.fields, address_of, seconds_of_calls(shown.record.fields))
+
+
+def medium_at(shown: Shown, number: int, given_paths: Sequence[Path]) -> Medium:
+    """Return an image or a sound of a conversation. Raise `DataError` if it does not exist or cannot be shown."""
+    found = conversation_at(shown).media
+    if number >= len(found):
+        raise Missing(f"The rollout has {len(found)} images and sounds, so number {number} does not exist.")
+    return content_of(found[number].part, found[number].kind, (shown.planned or shown.record).fields, given_paths)
 
 
 def rollout_json(
     shown: Shown, given_paths: Sequence[Path], *, first_item: int = 0, items_bytes: int = ITEMS_BYTES
-) -> JsonObject:
+) -> dict[str, object]:
     """Return the rollout as JSON (type `Rollout` in api.ts), with `previous` and `next` set to None."""
-    run, place, record, _ = shown
-    row, key = Row(record), place.key
+    run, place, row, _ = shown
+    key, record = place.key, row.fields
     conversation = conversation_at(shown)
     items = _fitting(conversation.items[first_item:], items_bytes)
     note = run.notes.of(key)
@@ -128,7 +115,7 @@ def rollout_json(
         "task": key.task,
         "repeat": key.repeat,
         "attempt": place.attempt,
-        "attempts": _attempts_of(run, key),
+        "attempts": sorted(_attempts_of(run, key, run.index.place(key))),
         "agent": row.agent,
         "outcome": place.outcome,
         "reward": row.reward if place.outcome is Outcome.SCORED else None,
@@ -146,17 +133,17 @@ def rollout_json(
         "given": _given(shown),
         "judges": judgements_of(record),
         "timeline": timeline_of(record, conversation.turns),
-        "note": None if note is None else note.as_json(),
-        "rerun": rerun_of(run.record, run.files, run.index.planned(key), _media_dir(shown)),
+        "note": None if note is None else note.model_dump(mode="json"),
+        "rerun": rerun_of(run.record, run.files, run.index.planned(key), (shown.planned or shown.record).media_dir),
         "file": {"path": str(place.path), "line": place.line, "offset": place.offset, "bytes": place.bytes},
         "previous": None,
         "next": None,
     }
 
 
-def _fitting(items: Sequence[JsonObject], most_bytes: int) -> list[JsonObject]:
+def _fitting(items: Sequence[Mapping[str, object]], most_bytes: int) -> list[Mapping[str, object]]:
     """Return as many items as fit into `most_bytes` of JSON, but at least one."""
-    found: list[JsonObject] = []
+    found: list[Mapping[str, object]] = []
     left = most_bytes
     for item in items:
         left -= size_of(item) or 0
@@ -166,19 +153,18 @@ def _fitting(items: Sequence[JsonObject], most_bytes: int) -> list[JsonObject]:
     return found
 
 
-def _attempts_of(run: RunView, key: TaskKey) -> list[int]:
-    current = run.index.place(key)
-    numbers = {place.attempt for place in run.index.attempts(key)}
-    return sorted(numbers | ({current.attempt} if current is not None else set()))
+def _attempts_of(run: RunView, key: TaskKey, current: Place | None) -> dict[int, Place]:
+    """Return the records of a rollout by attempt."""
+    return {place.attempt: place for place in (*run.index.attempts(key), current) if place is not None}
 
 
 def _mask_reason(row: Row) -> str | None:
     if not row.is_masked:
         return None
-    return _text(row.fields.get(REASON_KEY) or object_at(row.fields, INSTANCE_CONFIG_KEY).get(REASON_KEY))
+    return _text(row.fields.get("failure_reason") or object_at(row.fields, "instance_config").get("failure_reason"))
 
 
-def _usage(row: Row) -> JsonObject | None:
+def _usage(row: Row) -> Mapping[str, object] | None:
     if row.usage is None:
         return None
     usage = usage_of(row.usage)
@@ -190,13 +176,13 @@ def _usage(row: Row) -> JsonObject | None:
     }
 
 
-def _tools(row: Row) -> list[JsonObject]:
+def _tools(row: Row) -> list[Mapping[str, object]]:
     """Return the tools in the response, or else in the row. The environment may have added tools to the response."""
     given = (row.response or {}).get("tools") or (row.params or {}).get("tools")
     return [_tool(tool) for tool in objects_in(given)[:MOST_TOOLS]]
 
 
-def _tool(tool: JsonObject) -> JsonObject:
+def _tool(tool: Mapping[str, object]) -> Mapping[str, object]:
     named = object_at(tool, "function") or tool
     return {
         "name": _text(named.get("name") or tool.get("type")) or "",
@@ -205,8 +191,8 @@ def _tool(tool: JsonObject) -> JsonObject:
     }
 
 
-def _failure(shown: Shown, given_paths: Sequence[Path]) -> JsonObject | None:
-    row = Row(shown.record)
+def _failure(shown: Shown, given_paths: Sequence[Path]) -> Mapping[str, object] | None:
+    row = shown.record
     if shown.place.outcome is not Outcome.FAILED or row.failure_class is None:
         return None
     return {
@@ -219,37 +205,32 @@ def _failure(shown: Shown, given_paths: Sequence[Path]) -> JsonObject | None:
     }
 
 
-def _components(record: JsonObject) -> dict[str, float]:
+def _components(record: Mapping[str, object]) -> dict[str, float]:
     components = object_at(record, "reward_components")
     return {cut(name, 200): float(value) for name, value in components.items() if isinstance(value, int | float)}
 
 
-def _given(shown: Shown) -> JsonObject:
+def _given(shown: Shown) -> Mapping[str, object]:
     """Return the fields of the planned row, or an empty dict if that row is unknown.
 
     The record of an unresolved rollout is its planned row. Other records may have fields that come from grading.
     """
     if shown.place.outcome is Outcome.UNRESOLVED:
-        return shortened_fields(_own_fields(shown.record))
-    return shortened_fields(_own_fields(shown.planned or {}))
+        return shortened_fields(_own_fields(shown.record.fields))
+    return shortened_fields(_own_fields(shown.planned.fields if shown.planned else {}))
 
 
-def _graded(shown: Shown) -> JsonObject:
+def _graded(shown: Shown) -> Mapping[str, object]:
     """Return the fields of a record that the planned row does not have, or has with another value."""
     if shown.place.outcome is Outcome.UNRESOLVED:
         return {}
-    planned, fields = shown.planned or {}, _own_fields(shown.record)
-    hidden = {*SHOWN_AS_JUDGEMENTS, *((KIND_KEY, REASON_KEY) if shown.place.outcome is Outcome.FAILED else ())}
+    planned, fields = shown.planned.fields if shown.planned else {}, _own_fields(shown.record.fields)
+    hidden = {*SHOWN_AS_JUDGEMENTS, *(FAILURE_OF_RELEASE_0_7 if shown.place.outcome is Outcome.FAILED else ())}
     added = {name: value for name, value in fields.items() if name not in planned or planned[name] != value}
     return shortened_fields({name: value for name, value in added.items() if name not in hidden})
 
 
-def _media_dir(shown: Shown) -> str | None:
-    folder = (shown.planned or shown.record).get(MEDIA_DIR_KEY)
-    return folder if isinstance(folder, str) else None
-
-
-def _own_fields(record: Mapping[str, object]) -> JsonObject:
+def _own_fields(record: Mapping[str, object]) -> Mapping[str, object]:
     return {
         name: value
         for name, value in record.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal, NamedTuple
@@ -11,15 +11,13 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.row import TaskKey
 from nemo_gym.viewer.comparing import MOST_RUNS, compare_json
-from nemo_gym.viewer.filters import Filter, filter_in
-from nemo_gym.viewer.index.place import Place
+from nemo_gym.viewer.filters import Filter
+from nemo_gym.viewer.index.place import Missing, Place
 from nemo_gym.viewer.library import RunView
-from nemo_gym.viewer.media import content_of
 from nemo_gym.viewer.notes import NoteFields
-from nemo_gym.viewer.rollout import ITEMS_BYTES, conversation_at, place_of, rollout_json, shown_at
+from nemo_gym.viewer.rollout import ITEMS_BYTES, medium_at, place_of, rollout_json, shown_at
 from nemo_gym.viewer.routes_runs import Filtered, Viewed, json_response, library_of, run_of
 from nemo_gym.viewer.tokens import tokens_of
 
@@ -66,7 +64,7 @@ def _asked(run: Viewed, task: Index, repeat: Index, attempt: Index | None = None
 
 def _filter_of_table(request: Request) -> Filter:
     given = request.query_params.multi_items()
-    return filter_in((name.removeprefix("filter."), value) for name, value in given if name not in ("task", "repeat"))
+    return Filter.of((name.removeprefix("filter."), value) for name, value in given if name not in ("task", "repeat"))
 
 
 Rollout = Annotated[Asked, Depends(_asked)]
@@ -93,7 +91,7 @@ def rollout(
 
 @router.get("/api/tokens")
 def tokens(asked: Rollout) -> Response:
-    return json_response(tokens_of(shown_at(*asked).record))
+    return json_response(tokens_of(shown_at(*asked).record.fields))
 
 
 @router.get("/api/task")
@@ -110,25 +108,23 @@ def compare(request: Request, run: Annotated[list[str], Query()], selected: Filt
 
 @router.get("/api/notes")
 def notes(run: Viewed) -> Response:
-    return json_response([note.as_json() for _, note in sorted(run.notes.all().items())])
+    return json_response([note.model_dump(mode="json") for _, note in sorted(run.notes.all().items())])
 
 
 @router.post("/api/notes")
 def write_note(request: Request, body: NoteRequest) -> Response:
     run = run_of(request, body.run)
     key = place_of(run, TaskKey(body.task, body.repeat)).key
-    return json_response(run.notes.write(key, star=body.star, tags=body.tags, comment=body.comment).as_json())
+    note = run.notes.write(key, star=body.star, tags=body.tags, comment=body.comment)
+    return json_response(note.model_dump(mode="json"))
 
 
 @router.get("/api/raw")
 def raw(asked: Rollout) -> Response:
     """Stream the line of a rollout from its file, because a long line might not fit into memory."""
     place = asked.place
-    try:
-        # Open the file before the response starts. An error can then still change the HTTP status.
-        file = place.path.open("rb")
-    except OSError as error:
-        raise HTTPException(409, f"{place.path}: cannot be read ({error.strerror}). Check the path.") from error
+    # Open the file before the response starts. An error can then still change the HTTP status.
+    file = place.opened()
     name = f"task_{place.key.task}_repeat_{place.key.repeat}_attempt_{place.attempt}.json"
     headers = {"Content-Disposition": f'inline; filename="{name}"', "Content-Length": str(place.bytes)}
     return StreamingResponse(_line_at(file, place), media_type="application/json", headers=headers)
@@ -137,14 +133,7 @@ def raw(asked: Rollout) -> Response:
 @router.get("/api/media")
 def media(asked: Rollout, n: Index, paths: Paths) -> Response:
     """Return the n-th image or audio clip of a conversation. Both kinds are counted together, from 0."""
-    shown = shown_at(*asked)
-    found = conversation_at(shown).media
-    if n >= len(found):
-        raise HTTPException(404, f"The rollout has {len(found)} images and sounds, so number {n} does not exist.")
-    try:
-        medium = content_of(found[n].part, found[n].kind, shown.planned or shown.record, paths)
-    except DataError as error:
-        raise HTTPException(404, str(error)) from error
+    medium = medium_at(shown_at(*asked), n, paths)
     return Response(medium.content, media_type=medium.type, headers={"X-Content-Type-Options": "nosniff"})
 
 
@@ -157,11 +146,11 @@ def _line_at(file: BinaryIO, place: Place) -> Iterator[bytes]:
             yield chunk
 
 
-def task_json(run: RunView, task: int, given_paths: Sequence[Path]) -> JsonObject:
-    """Return a task with its rollouts (type `TaskPage` in api.ts). Raise `HTTPException` 404 if it does not exist."""
+def task_json(run: RunView, task: int, given_paths: Sequence[Path]) -> Mapping[str, object]:
+    """Return a task with its rollouts (type `TaskPage` in api.ts). Raise `Missing` if it does not exist."""
     scores = run.index.repeats(task)
     if not scores:
-        raise HTTPException(404, f"The run {run.name} has no task {task}.")
+        raise Missing(f"The run {run.name} has no task {task}.")
     keys = [score.key for score in scores[:MOST_WITH_ITEMS]]
     return {
         "run": run.id,
@@ -172,12 +161,12 @@ def task_json(run: RunView, task: int, given_paths: Sequence[Path]) -> JsonObjec
     }
 
 
-def _rollouts_json(run: RunView, keys: Sequence[TaskKey], given_paths: Sequence[Path]) -> list[JsonObject]:
+def _rollouts_json(run: RunView, keys: Sequence[TaskKey], given_paths: Sequence[Path]) -> list[Mapping[str, object]]:
     """Return the rollouts, without those whose record cannot be shown."""
     items_bytes = ITEMS_BYTES // len(keys)
-    found: list[JsonObject] = []
+    found: list[Mapping[str, object]] = []
     for key in keys:
         # Leave the reason to /api/rollout, because the page requests each repeat that is missing here.
-        with suppress(HTTPException, DataError, RecursionError):
+        with suppress(DataError, RecursionError):
             found.append(rollout_json(shown_at(run, place_of(run, key)), given_paths, items_bytes=items_bytes))
     return found

@@ -13,14 +13,12 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
-from nemo_gym.jsonl import JsonObject, dump_json
-from nemo_gym.schemas.row import TaskKey
+from nemo_gym.jsonl import dump_json
 from nemo_gym.viewer.filters import Filter, filter_of
-from nemo_gym.viewer.index.census import Census
 from nemo_gym.viewer.index.fields import fields_in
+from nemo_gym.viewer.index.place import Missing
 from nemo_gym.viewer.index.words import Cancelled
 from nemo_gym.viewer.library import Library, RunView
-from nemo_gym.viewer.notes import Note
 from nemo_gym.viewer.overview import overview_of
 
 router = APIRouter(prefix="/api")
@@ -33,6 +31,7 @@ Filtered = Annotated[Filter, Depends(filter_of)]
 T = TypeVar("T")
 
 MOST = 100
+COUNTED = ("agents", "outcomes", "failures", "tiers", "servers", "tools")
 
 
 def library_of(request: Request) -> Library:
@@ -42,7 +41,12 @@ def library_of(request: Request) -> Library:
 
 def run_of(request: Request, run: str) -> RunView:
     """Return the run with this id, after indexing the lines that were appended to its files."""
-    return _known(library_of(request), run)
+    try:
+        found = library_of(request).run(run)
+    except KeyError:
+        raise Missing(f"run {run[:100]} does not exist (any more). Go back to the list of runs.") from None
+    found.refresh()
+    return found
 
 
 Viewed = Annotated[RunView, Depends(run_of)]
@@ -57,17 +61,15 @@ def runs(library: Annotated[Library, Depends(library_of)]) -> Response:
     return json_response({"runs": [run.as_json() for run in found], "problems": library.problems()})
 
 
-@router.get("/runs/{run_id}")
-def one_run(library: Annotated[Library, Depends(library_of)], run_id: str) -> Response:
-    return json_response(_known(library, run_id).as_json())
+@router.get("/runs/{run}")
+def one_run(run: Viewed) -> Response:
+    return json_response(run.as_json())
 
 
 @router.get("/facets")
 def facets(run: Viewed) -> Response:
     """Return the values from which the user can choose in the filter."""
-    census = run.index.census()
-    with run.index.reading() as db:
-        return json_response(facets_of(db, census, run.notes.all()))
+    return json_response(facets_of(run))
 
 
 @router.get("/rollouts")
@@ -141,49 +143,36 @@ async def while_connected(request: Request, work: Callable[[Callable[[], bool]],
         has_left.set()
 
 
-def _known(library: Library, run_id: str) -> RunView:
-    try:
-        run = library.run(run_id)
-    except KeyError:
-        raise HTTPException(
-            404, f"run {run_id[:100]} does not exist (any more). Go back to the list of runs."
-        ) from None
-    run.refresh()
-    return run
-
-
 def json_response(value: object, status: int = 200) -> Response:
     """Return a JSON response. `dump_json` replaces invalid Unicode, which file names may contain."""
     return Response(dump_json(value), status, media_type="application/json")
 
 
-def facets_of(db: sqlite3.Connection, census: Census, notes: Mapping[TaskKey, Note]) -> JsonObject:
+def facets_of(run: RunView) -> Mapping[str, object]:
     """Return the `Facets` of `viewer/src/api.ts`.
 
     Each list of values has at most 100. The list is empty for a field with over 1000 distinct values.
     """
-    tags = Counter(tag for note in notes.values() for tag in note.tags)
+    census = run.index.census()
+    tags = Counter(tag for note in run.notes.all().values() for tag in note.tags)
+    with run.index.reading() as db:
+        fields = list(_fields(db))
     reward, steps = census.reward_range, census.steps_range
     return {
-        "agents": _counts(census.agents),
-        "outcomes": _counts(census.outcomes),
-        "failures": _counts(census.failures),
-        "tiers": _counts(census.tiers),
-        "servers": _counts(census.servers),
-        "tools": _counts(census.tools),
+        **{name: _counts(census.counts[name]) for name in COUNTED},
         "tags": _counts(tags),
-        "fields": list(_fields(db)),
+        "fields": fields,
         "reward": {"min": reward[0], "max": reward[1]} if reward else None,
         "steps": {"min": steps[0], "max": steps[1]} if steps else None,
     }
 
 
-def _counts(counts: Mapping[str, int]) -> list[JsonObject]:
+def _counts(counts: Mapping[str, int]) -> list[Mapping[str, object]]:
     ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
     return [{"value": value, "count": count} for value, count in ordered[:MOST]]
 
 
-def _fields(db: sqlite3.Connection) -> Iterable[JsonObject]:
+def _fields(db: sqlite3.Connection) -> Iterable[Mapping[str, object]]:
     for name, field in fields_in(db).items():
         counted = db.execute(
             "SELECT value, count FROM counts WHERE field = ? AND count > 0 ORDER BY count DESC, value LIMIT ?",

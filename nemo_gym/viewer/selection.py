@@ -11,13 +11,11 @@ from urllib.parse import parse_qsl, urlencode
 
 from nemo_gym.errors import UsageError
 from nemo_gym.jsonl import write_chunks
-from nemo_gym.schemas.row import TaskKey
 from nemo_gym.viewer.filters import Filter
 from nemo_gym.viewer.index.place import Place
 from nemo_gym.viewer.library import Library
 from nemo_gym.viewer.run_view import RunView
 
-AT_ONCE = 1000
 VIEW_NAMES = ("sort", "order", "column")
 """Query parameters of a page's URL that do not belong to the filter."""
 
@@ -46,18 +44,8 @@ class Selection:
 
     def places(self, view: RunView) -> Iterator[Place]:
         """Yield the positions of the selected rollouts of a run, in the order of the selection."""
-        is_by_task = (self.sort, self.order) == ("task", "asc")
-        places = view.index.places(self.filter) if is_by_task else self._sorted(view)
+        places = view.index.places(self.filter, self.sort, is_descending=self.order == "desc")
         return islice(places, self.limit)
-
-    def _sorted(self, view: RunView) -> Iterator[Place]:
-        offset = 0
-        while rows := view.index.select(
-            self.filter, self.sort, is_descending=self.order == "desc", offset=offset, limit=AT_ONCE
-        ).rows:
-            places = (view.index.place(TaskKey(row["task"], row["repeat"])) for row in rows)
-            yield from filter(None, places)
-            offset += len(rows)
 
 
 def write_selection(library: Library, selection: Selection, path: Path) -> int:

@@ -57,7 +57,7 @@ class _Server(uvicorn.Server):
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._streams.close()
+        self._streams.closing.set()
         await super().shutdown(sockets)
 
 

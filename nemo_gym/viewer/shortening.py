@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import orjson
 
-from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.jsonl import dump_json
 
 LONGEST_TEXT = 64 * 1024
 """The maximum number of characters of one text."""
@@ -47,12 +47,12 @@ def shortened(value: object, largest: int = LARGEST_VALUE) -> object:
     return value if size <= largest else f"({size:,} bytes of JSON; see the raw record)"
 
 
-def shortened_fields(fields: Mapping[str, object], largest: int = LARGEST_FIELDS) -> JsonObject:
+def shortened_fields(fields: Mapping[str, object], largest: int = LARGEST_FIELDS) -> dict[str, object]:
     """Return the fields with their large values shortened.
 
     If the shortened fields are still too large together, a note replaces the last ones.
     """
-    found: JsonObject = {}
+    found: dict[str, object] = {}
     left = largest
     for name, value in fields.items():
         found[cut(name, 200)] = short = shortened(value, min(LARGEST_VALUE, max(left, 0)))

@@ -10,24 +10,20 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from fastapi import HTTPException
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from nemo_gym.cli import printing
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import JsonSettings
-from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError, UsageError
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.outcome import Outcome
-from nemo_gym.schemas.row import Row, TaskKey
-from nemo_gym.text import visible_json
+from nemo_gym.text import counted, visible_json
 from nemo_gym.training.conditions import Condition
 from nemo_gym.viewer.filters import Filter
 from nemo_gym.viewer.index.place import Place
 from nemo_gym.viewer.index.run_index import Score
 from nemo_gym.viewer.library import Library, RunView, library_of
-from nemo_gym.viewer.rollout import ITEMS_BYTES, rollout_json, shown_at
+from nemo_gym.viewer.rollout import ITEMS_BYTES, place_of, rollout_json, shown_at
 from nemo_gym.viewer.transcript import Line, Output, Transcript
 
 USUAL_LIMIT = 5
@@ -82,7 +78,7 @@ def show(words: list[str]) -> int:
 def _show(view: RunView, settings: ShowSettings) -> int:
     scores = _ordered(_chosen(view, settings), settings)
     limit = settings.limit or (None if settings.task is not None or settings.worst or settings.best else USUAL_LIMIT)
-    places = [_place_of(view, score.key, settings.attempt) for score in islice(scores, limit)]
+    places = [place_of(view, score.key, settings.attempt) for score in islice(scores, limit)]
     try:
         _print(view, places, settings)
     except BrokenPipeError:
@@ -178,7 +174,7 @@ def _where(view: RunView, chosen: Filter, where: str) -> Iterator[Score]:
     """
     condition = Condition(where)
     for place in view.index.places(chosen):
-        row = Row(place.read())
+        row = place.read()
         if condition.holds(row.fields):
             yield Score(place.key, row.agent, place.outcome, row.reward)
     if condition.unseen:
@@ -199,24 +195,6 @@ def _reward(score: Score) -> float:
     return 0.0 if score.reward is None else score.reward
 
 
-def _place_of(view: RunView, key: TaskKey, attempt: int | None = None) -> Place:
-    """Return the file and line of a rollout's current record, or of the record of one attempt.
-
-    Raise `DataError` if there is no such record.
-    """
-    current = view.index.place(key)
-    if current is None:
-        raise DataError(f"{view.files.results}: rollout {key} disappeared while the file was read. Try again.")
-    if attempt is None:
-        return current
-    places = [*view.index.attempts(key), current]
-    found = [place for place in places if place.attempt == attempt and place.outcome is not Outcome.UNRESOLVED]
-    if not found:
-        numbers = ", ".join(map(str, sorted({place.attempt for place in places})))
-        raise DataError(f"{view.files.results}: rollout {key} has no attempt {attempt}. Its attempts: {numbers}.")
-    return found[-1]
-
-
 def _print(view: RunView, places: list[Place], settings: ShowSettings) -> None:
     if settings.as_json:
         for place in places:
@@ -229,14 +207,11 @@ def _print(view: RunView, places: list[Place], settings: ShowSettings) -> None:
         output.print(transcript.lines(*_rollout(view, place, settings)))
 
 
-def _rollout(view: RunView, place: Place, settings: ShowSettings) -> tuple[JsonObject, str | None]:
+def _rollout(view: RunView, place: Place, settings: ShowSettings) -> tuple[dict[str, object], str | None]:
     """Return the rollout at a place in a file, and the path of the failed server's log (None if unknown)."""
-    try:
-        shown = shown_at(view, place)
-    except HTTPException as error:
-        raise DataError(error.detail) from error
+    shown = shown_at(view, place)
     items_bytes = sys.maxsize if settings.full else ITEMS_BYTES
-    log = Row(shown.record).failure_log
+    log = shown.record.failure_log
     try:
         found = rollout_json(shown, settings.paths, items_bytes=items_bytes)
     except RecursionError as error:

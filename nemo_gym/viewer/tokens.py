@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
 
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
@@ -12,7 +13,17 @@ MOST_TOKENS = 200_000
 """The maximum number of tokens in one response, over all sequences together."""
 
 
-def tokens_of(record: JsonObject) -> JsonObject:
+class ShownSequence(TypedDict):
+    """A training sequence, as on the page (in `Tokens` of api.ts)."""
+
+    ids: list[int]
+    mask: list[int]
+    logprobs: list[float | None]
+    prompt_length: int
+    turns: list[Mapping[str, int]]
+
+
+def tokens_of(record: JsonObject) -> Mapping[str, object]:
     """Return the tokens of a rollout (type `Tokens` in api.ts).
 
     If a turn does not continue the tokens of the turns before it, the message in `problem` names that turn.
@@ -49,8 +60,8 @@ def _break_of(record: JsonObject) -> str | None:
     return None
 
 
-def _shown(sequences: Sequence[Trajectory]) -> list[JsonObject]:
-    found: list[JsonObject] = []
+def _shown(sequences: Sequence[Trajectory]) -> list[ShownSequence]:
+    found: list[ShownSequence] = []
     left = MOST_TOKENS
     for sequence in sequences:
         if left <= 0:
@@ -60,11 +71,11 @@ def _shown(sequences: Sequence[Trajectory]) -> list[JsonObject]:
     return found
 
 
-def _sequence(sequence: Trajectory, most: int) -> JsonObject:
+def _sequence(sequence: Trajectory, most: int) -> ShownSequence:
     ids: list[int] = []
     mask: list[int] = []
     logprobs: list[float | None] = []
-    turns: list[JsonObject] = []
+    turns: list[Mapping[str, int]] = []
     for turn in sequence.turns:
         start = len(ids) + len(turn.context_ids)
         end = start + len(turn.sampled_ids)

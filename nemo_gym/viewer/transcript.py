@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.jsonl import dump_json
 from nemo_gym.text import visible
+from nemo_gym.viewer.conversation import ShownItem, ShownPart
 
 LONGEST_TEXT = 4000
 LONGEST_VALUE = 400
@@ -35,7 +36,7 @@ class Transcript:
         """Set whether to show long texts in full."""
         self._is_full = is_full
 
-    def lines(self, rollout: JsonObject, recorded_log: str | None = None) -> Iterator[Line]:
+    def lines(self, rollout: Mapping[str, Any], recorded_log: str | None = None) -> Iterator[Line]:
         """Yield the lines of a rollout.
 
         `recorded_log` is the path of the failed server's log. It is shown if `rollout` does not contain the log.
@@ -43,7 +44,7 @@ class Transcript:
         for line in self._lines(rollout, recorded_log):
             yield Line(visible(line.text), line.style)
 
-    def _lines(self, rollout: JsonObject, recorded_log: str | None) -> Iterator[Line]:
+    def _lines(self, rollout: Mapping[str, Any], recorded_log: str | None) -> Iterator[Line]:
         yield _heading(rollout)
         if names := [tool["name"] for tool in rollout["tools"]]:
             yield Line(f"tools: {', '.join(names)}", DIM)
@@ -60,7 +61,7 @@ class Transcript:
         if rollout["failure"]:
             yield from self._failure(rollout["failure"], recorded_log)
 
-    def _item(self, item: JsonObject) -> Iterator[Line]:
+    def _item(self, item: ShownItem) -> Iterator[Line]:
         match item["kind"]:
             case "message":
                 yield Line(f"[{item['role']}]", ROLES.get(item["role"], OTHER_ROLE))
@@ -74,7 +75,7 @@ class Transcript:
                 yield Line(f"[{item['type']}]", OTHER_ROLE)
                 yield Line(self._value(item["value"]))
 
-    def _parts(self, parts: Iterable[JsonObject]) -> Iterator[Line]:
+    def _parts(self, parts: Iterable[ShownPart]) -> Iterator[Line]:
         for part in parts:
             match part["kind"]:
                 case "text":
@@ -84,7 +85,7 @@ class Transcript:
                 case kind:
                     yield Line(f"({kind}{': ' + part['note'] if part['note'] else ''})", DIM)
 
-    def _tool(self, item: JsonObject) -> Iterator[Line]:
+    def _tool(self, item: ShownItem) -> Iterator[Line]:
         seconds = "" if item["seconds"] is None else f"  ({item['seconds']:.1f} s)"
         yield Line(f"[tool] {item['name']}{seconds}", ROLES["tool"])
         yield Line(self._value(item["arguments"]))
@@ -102,7 +103,7 @@ class Transcript:
         for key, value in fields.items():
             yield Line(f"{key}: {self._value(value)}")
 
-    def _judge(self, judge: JsonObject) -> Iterator[Line]:
+    def _judge(self, judge: Mapping[str, Any]) -> Iterator[Line]:
         reward = "" if judge["reward"] is None else f", {judge['reward']:g}"
         verdict = f": {self._value(judge['verdict'])}" if judge["verdict"] is not None else ""
         yield Line(f"\n[{judge['name']}]{verdict}{reward}", OTHER_ROLE)
@@ -111,7 +112,7 @@ class Transcript:
         if judge["answer"]:
             yield Line(f"→ {self._cut(judge['answer'])}")
 
-    def _failure(self, failure: JsonObject, recorded_log: str | None) -> Iterator[Line]:
+    def _failure(self, failure: Mapping[str, Any], recorded_log: str | None) -> Iterator[Line]:
         yield Line(f"\n[failure] {_cause(failure)}", f"bold {RED}")
         yield Line(self._cut(failure["message"]))
         log = failure["log"]
@@ -139,7 +140,7 @@ class Transcript:
         return f"… {number:,} more {noun}{'' if number == 1 else 's'} ({where})"
 
 
-def _heading(rollout: JsonObject) -> Line:
+def _heading(rollout: Mapping[str, Any]) -> Line:
     parts = [f"{rollout['task']}:{rollout['repeat']}", rollout["agent"] or "no agent"]
     failure = rollout["failure"]
     if rollout["outcome"] == "scored":
@@ -158,7 +159,7 @@ def _heading(rollout: JsonObject) -> Line:
     return Line(f"── {'  '.join(filter(None, parts))} ──", f"bold {style}")
 
 
-def _cause(failure: JsonObject) -> str:
+def _cause(failure: Mapping[str, Any]) -> str:
     place = " ".join(filter(None, (failure["tier"], failure["server"])))
     return f"{failure['class']}{f' ({place})' if place else ''}"
 

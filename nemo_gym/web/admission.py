@@ -8,13 +8,15 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from weakref import WeakSet
 
 from starlette.types import Receive, Scope
 
-from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, RUN_TOKEN_KEY
+from nemo_gym.config.access import RUN_TOKEN_ENV_VAR
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.context.current import Wait
-from nemo_gym.errors import Overloaded, RolloutTimedOut, ServerLost
+from nemo_gym.errors import AgentFailed, Overloaded, RolloutTimedOut, ServerLost
+from nemo_gym.schemas.responses import RESPONSES_PATH
 from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, RUN_ID_HEADER, RUN_TOKEN_HEADER
 from nemo_gym.web.answer import Answer
 from nemo_gym.web.browsers import BrowserCheck
@@ -29,8 +31,13 @@ from nemo_gym.web.watchdog import Watchdog
 logger = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 1
+TIMED_PATHS = ("/run", RESPONSES_PATH)
+"""Paths of an agent whose responses report the time of its calls. An agent may call its own `/v1/responses`."""
 _RUN_ID = RUN_ID_HEADER.encode()
 _RUN_TOKEN = RUN_TOKEN_HEADER.encode()
+
+stopped_tasks: WeakSet[asyncio.Task[object]] = WeakSet()
+"""The tasks of the calls that a stopping server has cancelled."""
 
 
 class Admission:
@@ -55,6 +62,7 @@ class Admission:
         """
         self.server = server
         self.tier = tier
+        self.timed_paths = TIMED_PATHS if tier == AgentFailed.default_tier else ()
         self.telemetry = telemetry
         self.limits = limits or CallLimits()
         self.run_token = run_token
@@ -131,6 +139,17 @@ class Admission:
             raise error from None
         await answer.fail(error)
 
+    async def reports_stop(self, call: Call, answer: Answer) -> bool:
+        """Answer a call that the server cancels because it stops, since uvicorn would answer a plain error 500.
+
+        Return False if the response has already begun, or if something other than the server has cancelled the call.
+        """
+        if asyncio.current_task() not in stopped_tasks or answer.has_begun:
+            return False
+        reason = f"{self.server} stopped while it worked on {call.path}"
+        await answer.fail(ServerLost(reason, server=self.server, tier=self.tier))
+        return True
+
     def _knows(self, call: Call) -> bool:
         """Return whether the caller belongs to the run. Remove the token, so that no handler sees it."""
         expected = (self.run_token or "").encode()
@@ -183,6 +202,6 @@ class Admission:
 def _wants_token(server: str) -> str:
     return (
         f"{server} requires its run token. Send it as the header {RUN_TOKEN_HEADER} or as 'Authorization: Bearer …'. "
-        f"The commands read it from --{RUN_TOKEN_KEY} …, env.yaml or {RUN_TOKEN_ENV_VAR}; on the machine that started "
+        f"The commands read it from --run_token …, env.yaml or {RUN_TOKEN_ENV_VAR}; on the machine that started "
         "the run they find it by themselves."
     )

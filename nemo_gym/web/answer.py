@@ -10,6 +10,7 @@ from starlette.types import Message, Scope, Send
 
 from nemo_gym.calls.problems import MEDIA_TYPE, Problem
 from nemo_gym.config.secret_values import SecretValues
+from nemo_gym.context.spent import Spent
 from nemo_gym.errors import RolloutError
 from nemo_gym.jsonl import dump_json
 from nemo_gym.web.failures import CONVERSATION_SCOPE_KEY
@@ -41,6 +42,8 @@ class Answer:
     """The HTTP status; 0 until the response has begun."""
     session: OpenSession | None = None
     """The session whose cookie is added to the response."""
+    spent: Spent | None = None
+    """The time and the tool calls of the handler, to be reported in the response."""
     rejection: Rejection | None = None
     """The rejection of an invalid request body. It is sent instead of a server error with which the app answers."""
     _held: list[Message] | None = None
@@ -57,11 +60,13 @@ class Answer:
         return self.status != 0
 
     def send(self, message: Message) -> Awaitable[None]:
-        """Send a message to the caller, adding the session's cookie. Mask secrets in errors and event streams."""
+        """Send a message to the caller, adding the headers of session and time. Mask secrets in errors and streams."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             if self.session is not None and SET_COOKIE_SCOPE_KEY in self._scope:
                 message["headers"] = [*message.get("headers", ()), (b"set-cookie", self.session.set_cookie())]
+            if self.spent is not None:
+                message["headers"] = [*message.get("headers", ()), *self.spent.headers()]
             if self._secrets is not None:
                 self._is_stream = _is_event_stream(message)
         elif self._is_stream and self._secrets is not None and message["type"] == "http.response.body":

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse
 
 from nemo_gym.http.reply import JSON_HEADER
 
 
-class WrittenJson(Response):
+class WrittenJson(JSONResponse):
     """A response with status 200 and serialized JSON. It skips Starlette's header checks, to save time."""
-
-    media_type = "application/json"
 
     def __init__(self, body: bytes) -> None:
         self.status_code = 200

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym.context.current import Wait, Work, begin_work, current_work, end_work
+from nemo_gym.context.spent import Spent
 from nemo_gym.web.admission import Admission
 from nemo_gym.web.answer import SET_COOKIE_SCOPE_KEY, Answer
 from nemo_gym.web.call import Call
 from nemo_gym.web.failures import Failures
-from nemo_gym.web.session_cookies import LIFE_KEY, Sessions
+from nemo_gym.web.session_cookies import Sessions
 
 THIS_MACHINE = ("127.0.0.1", 0)
 
@@ -53,26 +55,32 @@ class CallMiddleware:
         if admission is None or admission.is_open_to(scope):
             known = current_work()
             rollout_id = call.take_rollout_id() if self.knows_rollouts else known.rollout_id
-            work = Work(rollout_id, known.ends_at, known.waits, known.on_reply, known.policy)
+            work = Work(rollout_id, known.ends_at, known.waits, known.on_reply, known.policy, known.spent)
             await self._work_on(work, call, Answer(scope, send), receive)
             return
         answer = Answer(scope, send, admission.secrets)
-        if not await admission.lets_in(call, answer):
-            return
-        # Keep this block inline, because each coroutine between server and handler takes 1% of a request's time.
+        # Keep these blocks inline, because each coroutine between server and handler takes 1% of a request's time.
         try:
-            waits: list[Wait] = []
-            ends_at, known = call.ends_at(), current_work()
-            with admission.watchdog(call, answer, receive, ends_at) as watchdog:
-                if ends_at is None or (known.ends_at is not None and known.ends_at < ends_at):
-                    ends_at = known.ends_at
-                rollout_id = call.take_rollout_id() if self.knows_rollouts else known.rollout_id
-                work = Work(rollout_id, ends_at, waits, known.on_reply, known.policy)
-                await self._work_on(work, call, answer, watchdog.receive)
-            if watchdog.has_fired:
-                await admission.report_end(call, answer, waits, caller_has_gone=watchdog.caller_has_gone)
-        finally:
-            admission.leave(call, answer)
+            if not await admission.lets_in(call, answer):
+                return
+            try:
+                waits: list[Wait] = []
+                ends_at, known = call.ends_at(), current_work()
+                with admission.watchdog(call, answer, receive, ends_at) as watchdog:
+                    if ends_at is None or (known.ends_at is not None and known.ends_at < ends_at):
+                        ends_at = known.ends_at
+                    rollout_id = call.take_rollout_id() if self.knows_rollouts else known.rollout_id
+                    if scope["path"].endswith(admission.timed_paths):
+                        answer.spent = Spent()
+                    work = Work(rollout_id, ends_at, waits, known.on_reply, known.policy, answer.spent)
+                    await self._work_on(work, call, answer, watchdog.receive)
+                if watchdog.has_fired:
+                    await admission.report_end(call, answer, waits, caller_has_gone=watchdog.caller_has_gone)
+            finally:
+                admission.leave(call, answer)
+        except asyncio.CancelledError:
+            if not await admission.reports_stop(call, answer):
+                raise
 
     async def _work_on(self, work: Work, call: Call, answer: Answer, receive: Receive) -> None:
         token = begin_work(work)
@@ -92,7 +100,7 @@ class CallMiddleware:
             cookies = call.cookies
             known = None if cookies is None else sessions.read(cookies)
             if sessions.siblings is not None and known is not None:
-                holder = sessions.siblings.holder_of(known.values.get(LIFE_KEY))
+                holder = sessions.siblings.holder_of(known.life)
                 if holder is not None:
                     return sessions.siblings.pass_on(holder, scope, receive, answer.send)
             answer.session = sessions.open(known, scope)

@@ -7,7 +7,7 @@ import hmac
 import json
 import os
 import time
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,11 +24,7 @@ if TYPE_CHECKING:
     from nemo_gym.web.session_routing import SessionRouting
 
 SESSION_ID_KEY = "session_id"
-LIFE_KEY = "_ng_life"
-"""Key of the session value that identifies the process start in which the session began.
-
-A session without this value survives restarts.
-"""
+_LIFE = "_ng_life"
 NEED_NO_STATE = frozenset({"/aggregate_metrics", "/reverify_mode", "/mcp"})
 """Paths that do not use a rollout's state. `/mcp` checks its own token instead."""
 SESSION_MAX_AGE_S = 14 * 24 * 60 * 60
@@ -45,6 +41,11 @@ class SignedSession(NamedTuple):
     """The time of the signature, in seconds since the epoch."""
     values: JsonObject
     """The signed values. Do not change them."""
+
+    @property
+    def life(self) -> object:
+        """The process start in which the session began; None if the session survives restarts."""
+        return self.values.get(_LIFE)
 
     def copy(self) -> JsonObject:
         """Return a copy of the values. The handler of a request may change the copy."""
@@ -114,13 +115,13 @@ class Sessions:
 
     def open(self, known: SignedSession | None, scope: Scope) -> OpenSession:
         """Open the session of a request and put its values into the scope."""
-        if known is not None and self.life is not None and is_of_earlier_life(known.values.get(LIFE_KEY), self.life):
+        if known is not None and self.life is not None and is_of_earlier_life(known.life, self.life):
             known = self._outlived(known, scope)
         values: JsonObject = {} if known is None else known.copy()
         if SESSION_ID_KEY not in values:
             values[SESSION_ID_KEY] = _new_id()
             if self.life is not None:
-                values[LIFE_KEY] = self.life
+                values[_LIFE] = self.life
         scope["session"] = values
         return OpenSession(self, known, values)
 
@@ -128,7 +129,7 @@ class Sessions:
         """Return the value of the `Set-Cookie` header for a session."""
         return b"%b%b; path=/; Max-Age=%d; httponly; samesite=lax" % (self._prefix, session.signed, SESSION_MAX_AGE_S)
 
-    def written(self, values: JsonObject) -> SignedSession:
+    def written(self, values: Mapping[str, object]) -> SignedSession:
         data = _packed(values)
         # Copy nested values, because the handler may change them later.
         kept = dict(values) if _are_texts(values) else json.loads(base64.b64decode(data))
@@ -201,7 +202,7 @@ def session_cookie(name: str, secret: str, session_id: str) -> str:
     return f"{name}={signed.decode('latin-1')}"
 
 
-def _packed(values: JsonObject) -> bytes:
+def _packed(values: Mapping[str, object]) -> bytes:
     try:
         text = orjson.dumps(values) if _are_texts(values) else b""
     except orjson.JSONEncodeError:
@@ -210,7 +211,7 @@ def _packed(values: JsonObject) -> bytes:
     return base64.b64encode(text or json.dumps(values).encode())
 
 
-def _are_texts(values: JsonObject) -> bool:
+def _are_texts(values: Mapping[str, object]) -> bool:
     return TEXTS.issuperset(map(type, values.values()))
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
+from nemo_gym.calls.address_book import Address
 from nemo_gym.calls.directory import Directory
 from nemo_gym.calls.problems import failure_of_call
 from nemo_gym.config.tls import Tls
@@ -105,9 +106,9 @@ class SessionRouting:
         kept = [(name, value) for name, value in reply.raw_headers if name.lower() not in OF_THE_PROCESS]
         await Answer(reply.status, kept, b"").with_body(reply.body).send(send)
 
-    async def _address_of(self, holder: Holder, headers: list[tuple[bytes, bytes]]) -> tuple[str, int]:
+    async def _address_of(self, holder: Holder, headers: list[tuple[bytes, bytes]]) -> Address:
         if holder.socket is not None or self._directory is None:
-            return self.server, 0
+            return Address(self.server, 0)
         # Do not forward a call twice. The directory may still list a lost machine under an address that this machine
         # has now. The call would then be forwarded to this machine again.
         was_passed_on = any(name == PASSED_ON for name, _ in headers)
@@ -119,7 +120,7 @@ class SessionRouting:
                 tier=EnvironmentFailed.default_tier,
             )
         headers.append((PASSED_ON, b"1"))
-        return listed.host, listed.port
+        return Address(listed.host, listed.port)
 
     async def aclose(self) -> None:
         await self._client.close()

@@ -12,6 +12,7 @@ import uvicorn
 
 from nemo_gym.config.tls import Tls
 from nemo_gym.http.tls import server_context
+from nemo_gym.web.admission import stopped_tasks
 from nemo_gym.web.connections import Connection, Connections
 
 TICK_S = 1.0
@@ -75,6 +76,7 @@ class QuickShutdownServer(uvicorn.Server):
             async with asyncio.timeout(self.config.timeout_graceful_shutdown):
                 while (state.connections or state.tasks) and not self.force_exit:  # noqa: ASYNC110 - uvicorn has no event
                     await asyncio.sleep(POLL_S)
+        stopped_tasks.update(state.tasks)
         for task in state.tasks:
             task.cancel(msg="the server stops, and its grace period for calls has ended")
         if not self.force_exit:

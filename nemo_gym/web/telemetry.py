@@ -8,7 +8,7 @@ import resource
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,6 +41,8 @@ class Telemetry:
         self.abandoned = 0
         self.loop_lag_s = 0.0
         self.most_loop_lag_s = 0.0
+        self.counters: Callable[[], Mapping[str, int]] = dict
+        """Returns further counts of the server, by name. A server sets it as `app.state.counters`."""
         self._blocks: dict[str, Block] = {}
         """The handlers that blocked the event loop, by path: each with its total time and its place at first."""
         self._routes: defaultdict[str, _RouteCounts] = defaultdict(_RouteCounts)
@@ -102,6 +104,9 @@ class Telemetry:
             yield f"# HELP nemo_gym_{name} {description}"
             yield f"# TYPE nemo_gym_{name} {kind}"
             yield f"nemo_gym_{name}{{{server}}} {_number(value)}"
+        for name, count in self.counters().items():
+            yield f"# TYPE nemo_gym_{name}_total counter"
+            yield f"nemo_gym_{name}_total{{{server}}} {count}"
         yield "# HELP nemo_gym_blocked_seconds_total Seconds in which a handler blocked the event loop."
         yield "# TYPE nemo_gym_blocked_seconds_total counter"
         for block in self._blocks.values():

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nemo_gym import Split, run_prepare, split_rows
-from nemo_gym.data.chat_tasks import KINDS
 from nemo_gym.jsonl import JsonObject, write_rows
+from resources_servers.genrm_compare.chat_tasks import KINDS
 
 
 def prepare(output: Path, count: int = 500, seed: int = 0, split: Split | None = None) -> Path:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym import Split, run_prepare, split_rows
-from nemo_gym.data.chat_tasks import KINDS, Task
 from nemo_gym.jsonl import write_rows
+from resources_servers.genrm_compare.chat_tasks import KINDS, Task
 
 
 def prepare(output: Path, count: int = 500, seed: int = 0, split: Split | None = None) -> Path:

@@ -7,11 +7,20 @@ from nemo_gym import (
     BaseRunRequest,
     BaseVerifyRequest,
     BaseVerifyResponse,
+    Conversation,
     ConversingAgentConfig,
+    EnvironmentFailed,
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
     OverridableAgent,
+    get_response_json,
+    reply_to,
 )
+
+SESSION_TOOLS = "nemo_gym_session_tools"
+"""A cookie of an environment with tools that differ between sessions, listed at `GET /session_tools`.
+
+Its value changes with the list."""
 
 
 class SimpleAgentConfig(ConversingAgentConfig):
@@ -42,6 +51,27 @@ class SimpleAgent(OverridableAgent):
     config: SimpleAgentConfig
 
     GRADED = SimpleAgentVerifyResponse
+
+    async def answer(self, conversation: Conversation) -> None:
+        """Let model and tools take turns. Before each turn, ask for the session's tools if they have changed."""
+        # A row that lists tools chooses among them itself.
+        if SESSION_TOOLS not in conversation.session or conversation.params["tools"]:
+            return await super().answer(conversation)
+        environment, known = self.config.resources_server.name, None
+        while not self.is_out_of_steps(conversation):
+            if (version := conversation.session[SESSION_TOOLS]) != known:
+                conversation.params["tools"], known = await self._session_tools(conversation), version
+            calls = await conversation.ask(self.server_client, self.config.model_server.name)
+            if not calls:
+                return
+            tells_faults = self.config.tool_faults == "tell_model"
+            await conversation.act(self.server_client, environment, calls, tells_faults=tells_faults)
+
+    async def _session_tools(self, conversation: Conversation) -> object:
+        server = self.config.resources_server.name
+        call = self.server_client.get(server, "/session_tools", cookies=conversation.session)
+        reply = await reply_to(call, server=server, during="/session_tools", otherwise=EnvironmentFailed)
+        return await get_response_json(reply)
 
     async def responses(
         self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming

@@ -88,6 +88,7 @@ class AzureModelServer(SimpleModelServer):
             base_url=url,
             api_key=self.config.openai_api_key,
             key_header="api-key",
+            default_headers=self.config.openai_default_headers,
             default_query=self.config.default_query,
             timeout_s=self.config.request_timeout_s,
             tries=self.config.request_tries,

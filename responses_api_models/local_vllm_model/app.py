@@ -2,34 +2,26 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
 
 from fastapi import FastAPI
 from pydantic import Field, model_validator
 
-from nemo_gym import (
-    EndpointError,
-    NeMoGymAsyncOpenAI,
-    NeMoGymChatCompletionCreateParamsNonStreaming,
-    NeMoGymResponse,
-    NeMoGymResponseCreateParamsNonStreaming,
-    starting_dir,
-)
+from nemo_gym import DataError, starting_dir
 from nemo_gym.jsonl import JsonObject
-from responses_api_models.local_vllm_model.commands import EngineName, command_of, environment_of
+from responses_api_models.local_vllm_model.commands import MODULES, EngineName, command_of, environment_of
+from responses_api_models.local_vllm_model.crashes import CRASH_PATIENCE_S, ModelOfEngines
 from responses_api_models.local_vllm_model.engine import Engine, EngineSettings
-from responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
+from responses_api_models.vllm_model.app import VLLMModelConfig
 
-AnswerT = TypeVar("AnswerT")
+OTHER_PROGRAM = "Install the engine, or set python to the interpreter that can import it, or set command."
 BAND = ("port_range_low", 10001), ("port_range_high", 20000)
-CRASH_PATIENCE_S = 5.0
-"""Seconds to wait after a lost connection to see whether the engine has crashed."""
 
 
 class LocalVLLMModelConfig(VLLMModelConfig):
+    num_workers: int | None = 1
+    """Must be 1, because each process would start its own engines."""
     base_url: list[str] = Field(default_factory=list)
     """Must not be set, because the server chooses the addresses of its engines."""
     api_key: str = Field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
@@ -41,6 +33,8 @@ class LocalVLLMModelConfig(VLLMModelConfig):
     engine: EngineName = "vllm"
     command: str | list[str] | None = None
     """A command that replaces the default command. Placeholders: `{model}`, `{host}`, `{port}` and `{replica}`."""
+    python: Path | None = None
+    """The Python interpreter that runs vLLM or SGLang, if the engine has a virtual environment of its own."""
     args: JsonObject = Field(default_factory=dict)
     """Options of the engine, such as `{max-model-len: 8192, enable-auto-tool-choice: true}`."""
     env: dict[str, str] = Field(default_factory=dict, repr=False)
@@ -63,6 +57,12 @@ class LocalVLLMModelConfig(VLLMModelConfig):
     log_dir: Path = Path("results/engines")
 
     @model_validator(mode="after")
+    def _runs_a_module(self) -> "LocalVLLMModelConfig":
+        if self.python is not None and (self.command is not None or self.engine not in MODULES):
+            raise ValueError(f"python is for the engines {' and '.join(MODULES)} without a command. Leave it out")
+        return self
+
+    @model_validator(mode="after")
     def _has_one_process(self) -> "LocalVLLMModelConfig":
         if (self.num_workers or self.workers or 1) > 1:
             raise ValueError(
@@ -76,7 +76,7 @@ class LocalVLLMModelConfig(VLLMModelConfig):
         return self
 
 
-class LocalVLLMModel(VLLMModel):
+class LocalVLLMModel(ModelOfEngines):
     """A `vllm_model` server for engines that it starts and stops itself."""
 
     config: LocalVLLMModelConfig
@@ -86,29 +86,13 @@ class LocalVLLMModel(VLLMModel):
         return [Engine(self._settings_of(replica)) for replica in range(self.config.replicas)]
 
     @cached_property
-    def endpoints(self) -> list[NeMoGymAsyncOpenAI]:
-        config = self.config
-        return [
-            NeMoGymAsyncOpenAI(
-                base_url="",
-                api_key=config.api_key,
-                default_headers=config.default_headers,
-                timeout_s=config.request_timeout_s,
-                tries=config.request_tries,
-            )
-            for _ in range(config.replicas)
-        ]
-
-    @cached_property
     def watching(self) -> list[asyncio.Task[None]]:
         return [asyncio.create_task(engine.keep_up()) for engine in self.engines]
-
-    # Ignore a row's own policy endpoint, because this server calls only the engines that it started.
-    follows_policies = False
 
     def setup_webserver(self) -> FastAPI:
         app = super().setup_webserver()
         app.get("/get_inner_vllm_config")(self.get_inner_vllm_config)
+        app.get("/ready_engine/{replica}")(self.ready_engine)
         return app
 
     async def get_inner_vllm_config(self) -> JsonObject:
@@ -116,8 +100,20 @@ class LocalVLLMModel(VLLMModel):
         urls = [engine.url for engine in self.engines]
         return {"base_url": urls, "api_key": self.config.api_key, "model": self._model}
 
+    async def ready_engine(self, replica: int, restarts: int | None = None) -> JsonObject:
+        """Wait until an engine is ready, and return its address. `local_vllm_model_proxy` calls this.
+
+        `restarts` is the engine's number of restarts before the caller lost its connection. The reply says whether
+        the engine has crashed since.
+        """
+        engine = self.engines[replica]
+        has_ended = restarts is not None and await engine.has_ended(restarts, CRASH_PATIENCE_S)
+        await engine.wait_until_ready()
+        return {"url": engine.url, "restarts": engine.restarts, "has_ended": has_ended}
+
     async def startup(self) -> None:
-        """Start the engines and wait until all are ready."""
+        """Start the engines and wait until all are ready. Raise `DataError` if their files do not exist."""
+        self._check_files()
         assert self.watching
         await asyncio.gather(*(engine.wait_until_ready() for engine in self.engines))
 
@@ -127,6 +123,24 @@ class LocalVLLMModel(VLLMModel):
                 task.cancel()
             await asyncio.gather(*self.watching, return_exceptions=True)
         await super().aclose()
+
+    def _check_files(self) -> None:
+        config = self.config
+        if self._python is not None and not self._python.is_file():
+            raise DataError(
+                f"{config.name}: python '{config.python}' not found. Name the interpreter that can import "
+                f"{config.engine}."
+            )
+        is_path = config.model.startswith((".", "/")) and config.command is None
+        if is_path and not (starting_dir() / config.model).exists():
+            raise DataError(
+                f"{config.name}: model '{config.model}' not found. Correct the path, or name a model of a hub."
+            )
+
+    @property
+    def _python(self) -> Path | None:
+        # Do not resolve links, because the interpreter of a virtual environment is a link to another one.
+        return starting_dir() / self.config.python.expanduser() if self.config.python is not None else None
 
     @property
     def _model(self) -> str:
@@ -145,10 +159,15 @@ class LocalVLLMModel(VLLMModel):
                 served_name=config.served_model_name,
                 args=config.args,
                 template=config.command,
+                python=self._python,
                 folder=starting_dir(),
             ),
             environment=environment_of(
-                config.env, api_key=config.api_key, replica=replica, gpus=config.gpus_per_replica
+                config.env,
+                api_key=config.api_key,
+                replica=replica,
+                gpus=config.gpus_per_replica,
+                python=self._python,
             ),
             folder=starting_dir(),
             log=starting_dir() / config.log_dir / f"{config.name}_{replica}.log",
@@ -161,29 +180,9 @@ class LocalVLLMModel(VLLMModel):
             stop_timeout_s=config.stop_timeout_s,
             hang_timeout_s=config.hang_timeout_s,
             max_restarts=config.max_restarts,
+            progress=lambda line: self.note_progress(f"{line}{shown}"),
+            advice="Correct command." if config.command else OTHER_PROGRAM,
         )
-
-    async def _complete(
-        self, endpoint: NeMoGymAsyncOpenAI, body: NeMoGymChatCompletionCreateParamsNonStreaming
-    ) -> JsonObject:
-        return await self._despite_crashes(endpoint, partial(super()._complete, endpoint, body))
-
-    async def _respond(
-        self, endpoint: NeMoGymAsyncOpenAI, body: NeMoGymResponseCreateParamsNonStreaming
-    ) -> NeMoGymResponse:
-        return await self._despite_crashes(endpoint, partial(super()._respond, endpoint, body))
-
-    async def _despite_crashes(self, endpoint: NeMoGymAsyncOpenAI, call: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
-        """Make a call, and repeat it if the engine crashes. Repeating is safe, because calls have no side effects."""
-        engine = next(one for one, client in zip(self.engines, self.endpoints, strict=True) if client is endpoint)
-        while True:
-            await engine.wait_until_ready()
-            endpoint.base_url, restarts = engine.url, engine.restarts
-            try:
-                return await call()
-            except EndpointError as error:
-                if error.status is not None or not await engine.has_ended(restarts, CRASH_PATIENCE_S):
-                    raise
 
 
 if __name__ == "__main__":

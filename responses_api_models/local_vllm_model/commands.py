@@ -15,6 +15,11 @@ PROGRAMS: dict[EngineName, str] = {
     "sglang": "python3 -m sglang.launch_server --model-path {model} --host {host} --port {port}",
     "llama_cpp": "llama-server {model_source} {model} --host {host} --port {port}",
 }
+MODULES: dict[EngineName, str] = {
+    "vllm": "vllm.entrypoints.openai.api_server --model {model} --host {host} --port {port}",
+    "sglang": "sglang.launch_server --model-path {model} --host {host} --port {port}",
+}
+"""The engines that are Python modules, with their arguments, for an interpreter of their own."""
 NAME_OPTIONS: dict[EngineName, str] = {
     "vllm": "--served-model-name", "sglang": "--served-model-name", "llama_cpp": "--alias"
 }  # fmt: skip
@@ -38,11 +43,13 @@ def command_of(
     args: Mapping[str, object],
     folder: Path,
     template: str | Sequence[str] | None = None,
+    python: Path | None = None,
 ) -> list[str]:
     """Return the argument list of the command that starts a replica.
 
     llama.cpp loads `model` from `folder` if that file exists, and otherwise from Hugging Face. `template` replaces the
-    default command. Its placeholders `{model}`, `{host}`, `{port}` and `{replica}` are filled in.
+    default command. Its placeholders `{model}`, `{host}`, `{port}` and `{replica}` are filled in. `python` runs the
+    engine's module instead of its program.
     """
     values = {
         "{model}": model,
@@ -53,6 +60,8 @@ def command_of(
     }
     chosen = PROGRAMS[engine] if template is None else template
     words = []
+    if python is not None:
+        words, chosen = [str(python), "-m"], MODULES[engine]
     for word in shlex.split(chosen) if isinstance(chosen, str) else chosen:
         for name, value in values.items():
             word = word.replace(name, value)  # noqa: PLW2901
@@ -73,9 +82,14 @@ def _option(key: str, value: object) -> list[str]:
     return [option, orjson.dumps(value).decode() if isinstance(value, dict) else str(value)]
 
 
-def environment_of(own: Mapping[str, str], *, api_key: str, replica: int, gpus: int | None) -> dict[str, str]:
+def environment_of(
+    own: Mapping[str, str], *, api_key: str, replica: int, gpus: int | None, python: Path | None = None
+) -> dict[str, str]:
     """Return a replica's environment variables. They hold the API key, because other users can see command lines."""
     environment = {**os.environ, "VLLM_API_KEY": api_key, "LLAMA_API_KEY": api_key}
+    if python is not None:
+        # Engines start programs of their virtual environment, such as ninja.
+        environment["PATH"] = f"{python.parent}{os.pathsep}{environment.get('PATH', os.defpath)}"
     if gpus is not None:
         visible = [each for each in os.environ.get(VISIBLE_GPUS, "").split(",") if each]
         first, last = replica * gpus, (replica + 1) * gpus

@@ -1,6 +1,7 @@
 """Start, monitor, restart and stop one replica of an inference engine."""
 
 import asyncio
+import itertools
 import logging
 import os
 import random
@@ -20,8 +21,19 @@ KEEPER = Path(__file__).with_name("keeper.py")
 HEALTH_TIMEOUT_S = 10.0
 POLL_S = 0.5
 PROGRESS_S = 5.0
-MAX_LINE = 200
-TAIL_LINES, TAIL_BYTES = 20, 16_384
+MAX_LINE = 300
+LAST_BYTES, CAUSE_BYTES = 16_384, 262_144
+MAX_CAUSE = 1000
+ORIGIN = re.compile(r"^(?:\([^()]*\) )?(?:ERROR [-\d]+ [\d:]+ (?:\[[^\]]*\] )?)?")
+"""Matches the process and the place that vLLM writes before each line of its log."""
+CAUSE = re.compile(r"(?:[A-Za-z_][\w.]*(?:Error|Exception)|[\w.-]+: error|ERROR|error): ")
+"""Matches a line that names an error: the last one of a Python traceback, or the one about a wrong option."""
+FOLLOWS = re.compile(r"Engine core initialization failed|EngineDeadError|cancelled", re.IGNORECASE)
+"""Matches errors that have another cause, which the engine has logged before."""
+HINT = re.compile(r"\s+For further information visit ")
+UNUSABLE = re.compile(r"cannot start '|No module named|No package metadata|ImportError|command not found")
+"""Matches errors of a program that is missing or broken."""
+REFUSES = "it refuses connections"
 PORT_TAKEN = re.compile(r"address already in use|couldn't bind|EADDRINUSE", re.IGNORECASE)
 PORT_TRIES = 200
 OK = 200
@@ -51,6 +63,10 @@ class EngineSettings:
     stop_timeout_s: float
     hang_timeout_s: float
     max_restarts: int
+    progress: Callable[[str], None]
+    """A function that receives the engine's last log line every few seconds while the engine loads."""
+    advice: str
+    """How to name another program, for the case that this one is missing or broken."""
 
 
 class Engine:
@@ -89,12 +105,15 @@ class Engine:
             raise ModelFailed(self.failure)
 
     async def has_ended(self, restarts: int, within_s: float) -> bool:
-        """Return whether the engine is down, ends within `within_s`, or has a restart count other than `restarts`."""
+        """Return whether the engine is down, ends within `within_s`, or has a restart count other than `restarts`.
+
+        Its port already refuses connections while its keeper still ends the processes that it has left.
+        """
         if self.restarts != restarts or not self.is_ready or self._process is None:
             return True
         process = self._process
         await self._sleep(within_s)
-        return process.returncode is not None
+        return process.returncode is not None or await self._trouble() == REFUSES
 
     async def keep_up(self) -> None:
         """Start the engine and restart it after failures, until it fails too often or this task is cancelled."""
@@ -107,14 +126,16 @@ class Engine:
                     self._changed.set()
                     reason = await self._watch()
                     self._changed.clear()
-                tail = self._tail()
+                cause = self._cause()
                 await self._end()
                 # An engine that was never ready probably has a wrong option. Restart it only if its port was taken.
-                may_help = was_ready or PORT_TAKEN.search(tail) is not None
+                may_help = was_ready or PORT_TAKEN.search(cause) is not None
                 if not may_help or self.restarts >= self.settings.max_restarts:
                     often = f" after {self.restarts} restart{'s' * (self.restarts > 1)}" if self.restarts else ""
+                    advice = f" {self.settings.advice}" if UNUSABLE.search(cause) and not was_ready else ""
                     self.failure = (
-                        f"{self.settings.name} {reason}{often}. The last lines of {self.settings.log}:\n{tail}"
+                        f"{self.settings.name} {reason}{often}: {cause.rstrip('.')}.{advice} "
+                        f"Its log is {self.settings.log}"
                     )
                     if was_ready:
                         # Do not log the message if the engine was never ready, because then the startup of this
@@ -150,6 +171,7 @@ class Engine:
                 env=dict(self.settings.environment),
                 start_new_session=True,
             )
+        logger.info("%s starts at port %d. Its log: %s", self.settings.name, self.port, self.settings.log)
         began_at = remind_at = time.monotonic()
         limit_s = self.settings.start_timeout_s
         while (trouble := await self._trouble()) is not None:
@@ -160,12 +182,7 @@ class Engine:
                 return f"was not ready after {limit_s:g} s ({trouble})"
             if now >= remind_at:
                 remind_at = now + PROGRESS_S
-                waited = f"{now - began_at:.0f} of {limit_s:g} s"
-                line = self._tail(1) or "nothing yet"
-                logger.info(
-                    "waiting for %s at port %d: %s, %s. Its log: %s",
-                    self.settings.name, self.port, waited, trouble, line,
-                )  # fmt: skip
+                self.settings.progress(self._last_line() or f"{self.settings.name}: {trouble}")
             await self._sleep(POLL_S)
         logger.info("%s is ready at port %d after %.0f s", self.settings.name, self.port, time.monotonic() - began_at)
         return None
@@ -197,7 +214,7 @@ class Engine:
             async with asyncio.timeout(HEALTH_TIMEOUT_S):
                 status = await _status_of(self.settings.host, self.port, path)
         except ConnectionRefusedError:
-            return "it refuses connections"
+            return REFUSES
         except (OSError, EOFError, ValueError, TimeoutError) as error:
             return f"no answer to {path} ({type(error).__name__})"
         return None if status == OK else f"{path} answers {status}"
@@ -216,15 +233,28 @@ class Engine:
             # Kill the keeper. The kernel then kills the engine, too, because it was started with PR_SET_PDEATHSIG.
             process.kill()
 
-    def _tail(self, lines: int = TAIL_LINES) -> str:
+    def _cause(self) -> str:
+        """Return the error with which the engine ended, in one line. If it logged none, return its last line."""
+        lines = [ORIGIN.sub("", line) for line in self._lines(CAUSE_BYTES)]
+        named = [number for number, line in enumerate(lines) if CAUSE.match(line)]
+        if not named:
+            return self._last_line() or "it logged nothing"
+        begin = next((number for number in reversed(named) if not FOLLOWS.search(lines[number])), named[-1])
+        # The details of an error are indented.
+        details = itertools.takewhile(lambda line: line[:1].isspace() and not HINT.match(line), lines[begin + 1 :])
+        return " ".join(" ".join([lines[begin], *details]).split())[:MAX_CAUSE]
+
+    def _last_line(self) -> str:
+        return next(filter(None, reversed(self._lines(LAST_BYTES))), "").strip()[:MAX_LINE]
+
+    def _lines(self, most_bytes: int) -> list[str]:
         """Return the last lines that the engine logged since its last start, with the API key masked."""
         with self.settings.log.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
-            log.seek(max(self._log_begin, size - TAIL_BYTES))
+            log.seek(max(self._log_begin, size - most_bytes))
             text = log.read().decode("utf-8", "replace").replace(self.settings.secret, "****")
         # Progress bars overwrite their line with carriage returns. Keep only the last version of each line.
-        written = [line.rpartition("\r")[2].rstrip() for line in text.rstrip("\r\n").split("\n")]
-        return "\n".join(line[:MAX_LINE] for line in written[-lines:])
+        return [line.rpartition("\r")[2].rstrip() for line in text.rstrip("\r\n").split("\n")]
 
 
 async def _status_of(host: str, port: int, path: str) -> int:

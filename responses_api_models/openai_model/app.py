@@ -18,9 +18,10 @@ from nemo_gym import (
 )
 from nemo_gym.dialects.completions import standard_completion
 from nemo_gym.dialects.endings import Ending, empty_completion, empty_response, ending_or_raise
-from nemo_gym.dialects.responses import read_response, reading
+from nemo_gym.dialects.headers import SentHeaders
+from nemo_gym.dialects.responses import read_response, reading, without_reasoning
 from nemo_gym.dialects.sendable import sendable
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.jsonl import JsonObject, dump_json, loads_exact
 
 
 class SimpleModelServerConfig(BaseResponsesAPIModelConfig):
@@ -32,6 +33,10 @@ class SimpleModelServerConfig(BaseResponsesAPIModelConfig):
     """The endpoint's address, up to and including `/v1`."""
     openai_api_key: str = Field(repr=False)
     openai_model: str
+    openai_default_headers: SentHeaders = Field(default_factory=dict, repr=False)
+    """Headers of every request to the endpoint, such as those that a gateway in front of it needs."""
+    drop_input_reasoning_items: bool = False
+    """Whether to leave out earlier reasoning, for endpoints that reject reasoning of another endpoint."""
     extra_body: JsonObject = Field(default_factory=dict)
     """Default request fields, such as `temperature`. They apply if the request does not set them."""
     request_timeout_s: float = 1800.0
@@ -53,6 +58,7 @@ class SimpleModelServer(SimpleResponsesAPIModel):
         return NeMoGymAsyncOpenAI(
             base_url=self.config.openai_base_url,
             api_key=self.config.openai_api_key,
+            default_headers=self.config.openai_default_headers,
             timeout_s=self.config.request_timeout_s,
             tries=self.config.request_tries,
             follows_policy=True,
@@ -69,6 +75,8 @@ class SimpleModelServer(SimpleResponsesAPIModel):
 
     async def pass_on(self, params: Mapping[str, object], items: memoryview) -> bytes:
         """Forward the request to `/responses` without parsing the items or the reply."""
+        if self.config.drop_input_reasoning_items:
+            items = memoryview(dump_json(without_reasoning(loads_exact(bytes(items)))))
         answering = self.endpoint.ask("responses", self._with_own(params), items)
         # Free the items, which are as large as the request, while the model works.
         del items
@@ -105,6 +113,8 @@ class SimpleModelServer(SimpleResponsesAPIModel):
     def _fields(self, body: BaseModel) -> JsonObject:
         # Drop null fields, because some endpoints reject them. The items that agents send back contain such fields.
         asked = body.model_dump(exclude_unset=True, exclude_none=True, exclude={"stream", "stream_options"})
+        if self.config.drop_input_reasoning_items and "input" in asked:
+            asked["input"] = without_reasoning(asked["input"])
         return self._with_own(asked)
 
     def _with_own(self, asked: Mapping[str, object]) -> JsonObject:

@@ -1,14 +1,13 @@
 """Serve the Responses API from endpoints that speak Chat Completions, such as vLLM."""
 
-import re
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
 import orjson
-from fastapi import Request
+from fastapi import FastAPI, Request
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from nemo_gym import (
@@ -22,24 +21,25 @@ from nemo_gym import (
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
     SimpleResponsesAPIModel,
+    current_rollout_id,
     find_path,
 )
 from nemo_gym.dialects.chat import ResponsesConverter
 from nemo_gym.dialects.completions import standard_completion
 from nemo_gym.dialects.endings import empty_completion, empty_response, ending_or_raise
-from nemo_gym.dialects.responses import read_response, reading
+from nemo_gym.dialects.headers import SentHeaders
+from nemo_gym.dialects.responses import read_response, reading, without_reasoning
 from nemo_gym.dialects.sendable import sendable
 from nemo_gym.jsonl import JsonObject
 from responses_api_models.vllm_model.audio import KEYS as AUDIO_KEYS
 from responses_api_models.vllm_model.audio import with_audio
 from responses_api_models.vllm_model.completions import complete_prompt
 from responses_api_models.vllm_model.reasoning import SentReasoning, check_single_reasoning, with_sent_reasoning
+from responses_api_models.vllm_model.routing import Routing
 from responses_api_models.vllm_model.sampling import as_sampled, checked, layered, overridden
 from responses_api_models.vllm_model.templates import NO_SUCH_ROUTE, EngineTemplate, LocalTemplate
 from responses_api_models.vllm_model.tokens import ASK_FOR_TOKENS, lacks_prompt_tokens, move_tokens_into_messages
 
-HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
-HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 PER_REQUEST = ("extra_body", "chat_template_kwargs")
 """Keys of a request's `metadata` that hold settings as JSON objects."""
 
@@ -48,7 +48,7 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     model_config = ConfigDict(hide_input_in_errors=True)
 
     base_url: str | list[str]
-    """The endpoint's address, up to and including `/v1`. With a list of addresses, each rollout uses only one."""
+    """The endpoint's address, up to and including `/v1`. With a list, a rollout stays with one unless it is busy."""
     api_key: str = Field(repr=False)
     model: str
     return_token_id_information: bool = False
@@ -69,10 +69,14 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     """Default request fields, such as `top_k`. They apply if the request does not set them."""
     sampling_overrides: JsonObject = Field(default_factory=dict)
     """Sampling parameters, such as `temperature`, that override those of requests. Null means the engine's default."""
+    sends_strict: bool = False
+    """Whether to send `strict` of tools, for engines that then enforce the schemas of the arguments, such as vLLM."""
     audio_root: Path | None = None
     """The folder of the files that `metadata.audio_path` and `audio_paths` of a request may name."""
-    default_headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    default_headers: SentHeaders = Field(default_factory=dict, repr=False)
     """Headers of every request to an endpoint, such as those that a gateway in front of it needs."""
+    session_header: str | None = "X-Session-ID"
+    """The header with the rollout's id, by which routers choose the engine with the rollout's earlier turns."""
     uses_completions_api: bool = False
     """Whether to send rendered prompts as tokens to `/completions` and parse the text that it returns."""
     uses_responses_api: bool = False
@@ -103,18 +107,6 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     @classmethod
     def _only_sampling(cls, value: JsonObject) -> JsonObject:
         return checked(value)
-
-    @field_validator("default_headers")
-    @classmethod
-    def _sendable(cls, value: dict[str, str]) -> dict[str, str]:
-        for name, text in value.items():
-            if not HEADER_NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is not the name of a header: use letters, digits and hyphens")
-            if not HEADER_VALUE.fullmatch(text):
-                raise ValueError(
-                    f"the value of {name} has a line break or another character that headers must not have"
-                )
-        return {"Authorization" if name.lower() == "authorization" else name: text for name, text in value.items()}
 
     @field_validator("audio_root", "tokenizer")
     @classmethod
@@ -149,12 +141,17 @@ class VLLMModel(SimpleResponsesAPIModel):
                 base_url=url,
                 api_key=config.api_key,
                 default_headers=config.default_headers,
+                session_header=config.session_header,
                 timeout_s=config.request_timeout_s,
                 tries=config.request_tries,
                 follows_policy=True,
             )
             for url in urls
         ]
+
+    @cached_property
+    def routing(self) -> Routing:
+        return Routing(self.endpoints, is_shared=(self.config.num_workers or self.config.workers or 1) > 1)
 
     def client_of(self, **settings: Any) -> NeMoGymAsyncOpenAI:
         """Return the client of an endpoint. Subclasses may override this method to use another client class."""
@@ -179,9 +176,14 @@ class VLLMModel(SimpleResponsesAPIModel):
         """
         with reading(self.config.name):
             if self.config.uses_responses_api:
-                return await self._respond(self._endpoint_of(request), body)
+                with self._engine_of(request) as engine:
+                    return await self._respond(engine, body)
             asked = self.converter.responses_to_chat_completion_create_params(body)
-            completion = await self._complete(self._endpoint_of(request), asked)
+            if self.config.sends_strict:
+                for sent, tool in zip(asked.tools or (), body.tools, strict=True):
+                    sent["function"] |= {"strict": True} if tool.get("strict") else {}
+            with self._engine_of(request) as engine:
+                completion = await self._complete(engine, asked)
             return self.converter.chat_completion_to_response(
                 as_sampled(body, self.config.sampling_overrides), completion
             )
@@ -191,22 +193,30 @@ class VLLMModel(SimpleResponsesAPIModel):
     ) -> NeMoGymChatCompletion:
         """Forward the request to the endpoint's `/chat/completions`."""
         with reading(self.config.name):
-            completion = await self._complete(self._endpoint_of(request), body)
+            with self._engine_of(request) as engine:
+                completion = await self._complete(engine, body)
             if self.config.uses_reasoning_parser:
                 for choice in completion["choices"]:
                     choice["message"] = self.converter.with_reasoning_in_content(choice["message"])
             return NeMoGymChatCompletion.model_validate(completion)
 
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+        app.state.counters = self._counters
+        return app
+
+    def _counters(self) -> Mapping[str, int]:
+        # Some subclasses know their engines only from their first call on.
+        return self.routing.counters() if "routing" in self.__dict__ else {}
+
     async def aclose(self) -> None:
+        if "routing" in self.__dict__:
+            await self.routing.aclose()
         for endpoint in self.endpoints:
             await endpoint.aclose()
 
-    def _endpoint_of(self, request: Request) -> NeMoGymAsyncOpenAI:
-        if len(self.endpoints) == 1:
-            return self.endpoints[0]
-        # Send all turns of a rollout to one engine, because only that engine has their shared prefix in its cache.
-        digest = sha256(request.session[SESSION_ID_KEY].encode()).digest()
-        return self.endpoints[int.from_bytes(digest) % len(self.endpoints)]
+    def _engine_of(self, request: Request) -> AbstractContextManager[NeMoGymAsyncOpenAI]:
+        return self.routing.engine_of(current_rollout_id() or request.session[SESSION_ID_KEY])
 
     async def _complete(
         self, endpoint: NeMoGymAsyncOpenAI, body: NeMoGymChatCompletionCreateParamsNonStreaming
@@ -254,6 +264,8 @@ class VLLMModel(SimpleResponsesAPIModel):
             fields["metadata"] = for_endpoint
         if self.config.replace_developer_role_with_system and isinstance(fields["input"], list):
             fields["input"] = _without_developer(fields["input"])
+        if self.config.sent_reasoning == "none":
+            fields["input"] = without_reasoning(fields["input"])
         try:
             answer = await endpoint.create_response(**fields)
         except EndpointError as error:
@@ -290,7 +302,7 @@ class VLLMModel(SimpleResponsesAPIModel):
                     f"n is {fields['n']}, but return_token_id_information needs one answer per request. Leave n out, "
                     "and set num_repeats to repeat rollouts."
                 )
-            fields |= ASK_FOR_TOKENS
+            fields |= {**ASK_FOR_TOKENS, "top_logprobs": fields.get("top_logprobs") or 0}
         if self.config.replace_developer_role_with_system:
             fields["messages"] = _without_developer(fields["messages"])
         return fields

@@ -13,7 +13,7 @@ TokenT = TypeVar("TokenT")
 
 ASK_FOR_TOKENS: JsonObject = {
     "logprobs": True,
-    # Do not request alternative tokens, because they would multiply the size of the response and are not used.
+    # Unless a request wants alternative tokens, ask for none, because they would multiply the size of the response.
     "top_logprobs": 0,
     "return_tokens_as_token_ids": True,
     "return_token_ids": True,

@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 
 from nemo_gym.calls.loads import LoadReader, load_of
-from nemo_gym.config import HeadConfig
+from nemo_gym.config.models import HeadConfig
 from nemo_gym.memory import resident_bytes
 from nemo_gym.web.telemetry import Telemetry
 

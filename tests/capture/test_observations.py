@@ -56,9 +56,10 @@ TOKENS = {
 }  # fmt: skip
 CALL_FIELDS = {
     "call_index", "model_call_id", "response_id", "model_ref", "model", "dialect", "status_code", "response_status",
-    "finish_reason", "started_at", "completed_at", "tokens_in", "tokens_out", "tokens_reasoning", "tokens_total",
-    "request", "response", "request_raw", "response_raw", "tool_calls", "reasoning_content", "cache_hit",
-    "cached_tokens", "cache_creation_tokens", "error_category", "latency_total_ms", "latency_ttft_ms",
+    "finish_reason", "native_finish_reason", "started_at", "completed_at", "tokens_in", "tokens_out",
+    "tokens_reasoning", "tokens_total", "request", "response", "request_raw", "response_raw", "tool_calls",
+    "reasoning_content", "cache_hit", "cached_tokens", "cache_creation_tokens", "error_category", "latency_total_ms",
+    "latency_ttft_ms",
 }  # fmt: skip
 DEFAULTS = {
     "AgentInvocation": {

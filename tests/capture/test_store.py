@@ -159,6 +159,21 @@ def test_record_has_the_facts_of_the_answer(store):
 
 
 @each_case(
+    ("choices", "reason"),
+    [
+        ([{"finish_reason": "stop", "native_finish_reason": "STOP"}, {"native_finish_reason": "MAX"}], "STOP"),
+        ([{"finish_reason": "stop"}], None),
+        ([{"native_finish_reason": 7}], None),
+        ([], None),
+    ],
+)
+def test_record_has_the_providers_finish_reason(store, choices, reason):
+    store.record("1-0", call(response={"choices": choices}))
+    *_, record = read_model_call_records(store, "1-0")
+    assert record.native_finish_reason == reason
+
+
+@each_case(
     ("response", "cached"),
     [
         ({"usage": {"input_tokens_details": {"cached_tokens": 0}}}, (False, 0, None)),

@@ -153,6 +153,19 @@ def test_invalid_parts_are_gaps(result, code, problem):
     assert len(trajectory.model_calls) == 1
 
 
+def test_call_may_lack_its_index_and_status():
+    brief = {key: value for key, value in CALL.items() if key not in ("call_index", "response_status")}
+    calls = [
+        {**brief, "response": {"id": "resp_0", "status": "incomplete"}},
+        {**brief, "model_call_id": "call_1", "response_status": None},
+        {**CALL, "call_index": 7, "model_call_id": "call_2", "response": {"status": "failed"}},
+        {"model_call_id": "call_3", "response": None},
+    ]
+    trajectory, _ = attached({}, calls=calls)
+    statuses = {each.model_call_id: each.response_metadata.response_status for each in trajectory.model_calls}
+    assert statuses == {"call_0": "incomplete", "call_1": None, "call_2": "completed", "call_3": None}
+
+
 def test_result_without_rollout_id_is_unchanged():
     result = {"ng_trajectory": "its own"}
     assert _attach_trajectory_record({}, dict(result)) == result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import sysconfig
 from pathlib import Path
@@ -31,12 +32,31 @@ def table_of(finished):
     return [line.split()[:5] for line in lines[start + 1 : -1]], lines[-1]
 
 
-def test_missing_pytest_is_reported_with_remedy(workplace, monkeypatch):
-    folder(workplace, "good", GOOD)
+def test_missing_pytest_is_installed_for_the_tests(workplace, monkeypatch):
+    folder(workplace, "good", "import tinydep\n\n" + GOOD)
+    tested = workplace.folder / "resources_servers" / "good"
+    cache = {"cache_dir": str(workplace.folder / "cache")}
     # `make demo` does not install it.
     monkeypatch.setitem(sys.modules, "pytest_asyncio", None)
+    for name in ("UV_OFFLINE", "PIP_NO_INDEX"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("UV_CACHE_DIR", str(workplace.folder / "uv"))
+    for name in ("UV_FIND_LINKS", "PIP_FIND_LINKS"):
+        monkeypatch.setenv(name, str(workplace.folder / "wheels"))
+    (workplace.folder / "wheels").mkdir()
     with pytest.raises(LaunchError, match=r"lacks pytest-asyncio, .*\. Run make dev in a clone"):
-        run_tests(workplace.folder / "resources_servers" / "good")
+        run_tests(tested, cache)
+    write_wheel(workplace.folder / "wheels", "pytest-asyncio")
+    assert run_tests(tested, cache).passed == 1
+    shutil.rmtree(workplace.folder / "wheels")
+    assert run_tests(tested, cache).passed == 1
+
+
+def test_folder_of_an_environment_is_tested_by_name(workplace):
+    folder(workplace, "garden", GOOD, tier="environments")
+    workplace.write("environments/garden/config.yaml", "config_paths: []\n")
+    finished = workplace.run("ng", "env", "test", "garden")
+    assert (finished.code, "1 passed" in finished.out) == (0, True), finished.err
 
 
 def test_all_folders_are_tested_and_counted(workplace):

@@ -44,6 +44,15 @@ mcqa_patient_agent:
       resources_server: {type: resources_servers, name: mcqa}
       model_server: {type: responses_api_models, name: policy_model}
 """
+TEMPLATE = """
+template:
+  responses_api_agents:
+    patient_agent:
+      entrypoint: app.py
+      greeting: Hello
+      resources_server: {type: resources_servers, name: '???'}
+      model_server: {type: responses_api_models, name: policy_model}
+"""
 FORWARDING_AGENT = """
 from fastapi import FastAPI
 
@@ -172,6 +181,54 @@ def test_server_without_agent_gets_one(place):
     found = resolved(place, "--resources-server", "agentless", "--agent-type", "simple_agent")
     (block,) = found["agentless_simple_agent"]["responses_api_agents"].values()
     assert block["resources_server"]["name"] == "agentless"
+
+
+def test_own_config_of_an_agent_replaces_the_agent(place):
+    config = place.write("template.yaml", TEMPLATE)
+    typed = "++template.responses_api_agents.patient_agent.greeting=Typed"
+    found = resolved(place, *WEATHER, "--config", str(config), typed)
+    assert set(found["example_single_tool_call_simple_agent"]) == {"environment_servers"}
+    (block,) = found["template"]["responses_api_agents"].values()
+    assert (block["greeting"], block["resources_server"]["name"]) == ("Typed", "example_single_tool_call")
+    assert block["datasets"][0]["type"] == "example"
+    two = resolved(place, *WEATHER, "--resources-server", "mcqa", "--config", str(config))
+    agents = [name for name, each in two.items() if "responses_api_agents" in each]
+    assert agents == ["example_single_tool_call_patient_agent", "mcqa_patient_agent"]
+    own = ("--config", "responses_api_agents/simple_agent/configs/simple_agent.yaml")
+    assert resolved(place, *WEATHER, *own).keys() == resolved(place, *WEATHER).keys()
+    alone = place.run("ng", "env", "resolve", "--config", str(config))
+    assert "template.responses_api_agents.patient_agent.resources_server.name" in alone.err
+
+
+BROKEN = """
+broken:
+  resources_servers: {example_single_tool_call: {entrypoint: app.py}}
+broken_agent:
+  responses_api_agents:
+    broken_agent:
+      entrypoint: app.py
+      resources_server: {type: resources_servers, name: broken}
+      model_server: {type: responses_api_models, name: policy_model}
+      datasets: [{name: more, type: example, jsonl_fpath: rows.jsonl}]
+"""
+
+
+def test_named_agent_runs_alone(place):
+    place.write("responses_api_agents/broken_agent/app.py", "raise ValueError('This agent cannot start.')\n")
+    broken = str(place.write("broken.yaml", BROKEN))
+    words = ("ng", "eval", "run", *WEATHER, "--config", broken, *SAMPLE)
+    name, output = "example_single_tool_call_simple_agent", "results/alone.jsonl"
+    finished = place.run(*words, "--split", "example", "--agent", name, "--output", output)
+    assert finished.code == 0, finished.err
+    assert "3 servers ready" in finished.err
+    rows = [orjson.loads(line) for line in (place.folder / output).read_bytes().splitlines()]
+    assert {row["agent_ref"]["name"] for row in rows} == {name}
+    of_broken = {**ROWS[0], "agent_ref": {"name": "broken_agent"}}
+    given = place.write("given.jsonl", orjson.dumps(of_broken).decode() + "\n")
+    unlimited = place.run(*words, "--input", str(given), "--agent", name, "--output", "results/both.jsonl")
+    assert (unlimited.code, "This agent cannot start." in unlimited.err) == (1, True)
+    misspelt = place.run(*words, "--agent", "example_single_tool_call_simpel_agent", "--output", "results/no.jsonl")
+    assert (misspelt.code, f"Did you mean '{name}'?" in misspelt.err) == (1, True)
 
 
 @pytest.mark.parametrize(

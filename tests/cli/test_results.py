@@ -95,17 +95,17 @@ def test_metrics_can_be_computed_without_merging(serving, shards):
 
 def test_output_is_replaced_only_if_asked(serving, shards):
     write(serving, "there.jsonl", done(5, 0, 1.0))
-    digests = serving.write("there_line_digests.bin", "x" * 8)
+    ledger = serving.write("there_run/ledger.jsonl", '{"event":"session"}\n')
     words = ("+input_glob=shards/*.jsonl", "+output_jsonl_fpath=there.jsonl")
     refused = serving.run("ng_aggregate_rollouts", *words)
     assert (refused.code, read(serving, "there.jsonl")) == (1, [done(5, 0, 1.0)])
     assert refused.err == (
         "Error: there.jsonl already contains rollouts. Add --overwrite to replace it, or choose another file.\n"
     )
-    assert digests.exists()
+    assert ledger.exists()
     assert serving.run("ng_aggregate_rollouts", *words, "+overwrite=true").code == 0
-    # They are of the lines that have been replaced, so a resumed run would reject the new ones.
-    assert not digests.exists()
+    # It describes the lines that have been replaced, so a resumed run would reject the new ones.
+    assert not ledger.exists()
     assert len(read(serving, "there.jsonl")) == 4
 
 

@@ -288,7 +288,7 @@ def test_unknown_folder_is_reported_with_suggestion(shared_workplace, entrypoint
 
 @pytest.mark.parametrize("verb", ["check", "test"])
 def test_benchmark_is_suggested_with_its_flag(shared_workplace, verb):
-    finished = shared_workplace.run("ng", "env", verb, "gsm8k")
+    finished = shared_workplace.run("ng", "env", verb, "--resources-server", "gsm8k")
     assert finished.code == 1
     assert finished.err.endswith(" Did you mean '--benchmark gsm8k'?\n")
 
@@ -447,6 +447,15 @@ def test_unknown_flavor_is_reported_with_available_ones(workplace, flavor, hint)
         f"Error: --resources-server plain/{flavor}: {place} not found in {workplace.folder}"
     )
     assert finished.err.endswith(f". {hint}\n")
+
+
+def test_model_type_names_a_nested_config(workplace):
+    model = "policy_model: {responses_api_models: {sample_model: {entrypoint: app.py, seed: 7}}}\n"
+    workplace.write("responses_api_models/sample_model/configs/Qwen/Qwen3-8B.yaml", model)
+    nested = workplace.run("ng", "env", "resolve", "--model-type", "sample_model/Qwen/Qwen3-8B")
+    assert (nested.code, "seed: 7" in nested.out) == (0, True), nested.err
+    misspelt = workplace.run("ng", "env", "resolve", "--model-type", "sample_model/Qwen/Qwen3-8b")
+    assert misspelt.err.endswith("Did you mean 'Qwen/Qwen3-8B'?\n")
 
 
 @pytest.mark.parametrize("name", ["sums", "sums/nightly"])

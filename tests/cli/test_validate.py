@@ -154,6 +154,21 @@ def test_manifest_is_validated_and_published(workplace):
     published = workplace.run("ng", "env", "publish", "described", "--json")
     expected = {"name": "described", "lifecycle": "active", "reward": {"range": [0.0, 1.0]}}
     assert (published.code, yaml.safe_load(published.out)) == (0, expected)
+    named = workplace.run("ng", "env", "validate", "described", "--json")
+    assert (named.code, yaml.safe_load(named.out)) == (0, {"servers": ["described"], "without": []})
+    workplace.write("benchmarks/described/manifest.yaml", "name: other\n")
+    workplace.write("benchmarks/described/config.yaml", "config_paths: [resources_servers/mcqa/configs/mcqa.yaml]\n")
+    other = workplace.run("ng", "env", "publish", "described", "--kind", "benchmark")
+    assert (other.code, yaml.safe_load(other.out)) == (0, {"name": "other"})
+    chosen = workplace.run("ng", "env", "validate", "described", "--kind", "benchmark")
+    assert chosen == (0, f"✓ 2 servers: mcqa, mcqa_simple_agent{STAND_IN_NOTE}\n", "")
+    workplace.write(path, "name: described\nlifecyle: active\n")
+    invalid = workplace.run("ng", "env", "validate", "described", "--kind", "environment")
+    assert (invalid.code, "'lifecyle' is not a key of a manifest." in invalid.err) == (1, True)
+    by_path = workplace.run("ng", "env", "validate", "benchmarks/described/config.yaml")
+    assert by_path == chosen
+    unknown = workplace.run("ng", "env", "validate", "descrbed")
+    assert (unknown.code, "Did you mean 'described'?" in unknown.err) == (1, True)
     synced = workplace.run("ng", "env", "validate", "--sync")
     assert synced.code == 2
     assert "--sync is not available" in synced.err

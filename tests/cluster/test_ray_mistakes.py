@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nemo_gym.config import load
+from nemo_gym.config.loading import load
 from nemo_gym.config.run_settings import RunSettings
 from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.ray.code import LARGEST_BYTES, Code, UnpackedCode

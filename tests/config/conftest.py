@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from nemo_gym import config
+from nemo_gym.config.loading import load
+from nemo_gym.config.models import RunConfig
 from nemo_gym.errors import ConfigError
 
 FOLDERS = (
@@ -36,12 +37,12 @@ class Project:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(textwrap.dedent(text).lstrip("\n"))
 
-    def load(self, *words: str, **options: Any) -> config.RunConfig:
+    def load(self, *words: str, **options: Any) -> RunConfig:
         """Load with command-line words; `env.yaml` is read only if the project has one."""
         options.setdefault("skip_dotenv", not (self.root / "env.yaml").exists())
-        return config.load((), words, **options)
+        return load((), words, **options)
 
-    def load_text(self, text: str, *words: str, **options: Any) -> config.RunConfig:
+    def load_text(self, text: str, *words: str, **options: Any) -> RunConfig:
         """Load a single file, `main.yaml`, with this text."""
         self.write(main=text)
         return self.load("+config_paths=[main.yaml]", *words, **options)

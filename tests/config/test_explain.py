@@ -6,7 +6,8 @@ import pydantic
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from nemo_gym.config import Origin, explain_validation, parse_settings, problems_by_key
+from nemo_gym.config.explain import explain_validation, parse_settings, problems_by_key
+from nemo_gym.config.models import Origin
 from nemo_gym.config.settings import BaseResourcesServerConfig, ModelServerRef, ResourcesServerRef
 from nemo_gym.errors import ConfigError
 from tests.each_case import each_case

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omegaconf import OmegaConf
 
-from nemo_gym.config import is_secret_key, masked_yaml, raw_yaml
+from nemo_gym.config.masking import is_secret_key, masked_yaml, raw_yaml
 from tests.each_case import each_case
 
 SECRETS = """

@@ -9,8 +9,9 @@ import sys
 
 import pytest
 
-from nemo_gym.config import Origin, PortRange, bind
-from nemo_gym.config.models import WrittenAddress
+from nemo_gym.config.models import Origin, WrittenAddress
+from nemo_gym.config.ports import bind
+from nemo_gym.config.run_settings import PortRange
 from nemo_gym.errors import ConfigError, PortTakenError
 from tests.each_case import each_case
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nemo_gym.config import load
+from nemo_gym.config.loading import load
 from nemo_gym.config.self_judged import self_judged
 
 MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"

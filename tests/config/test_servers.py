@@ -9,9 +9,9 @@ import pydantic
 import pytest
 import yaml
 
-from nemo_gym import config
-from nemo_gym.config import Origin
 from nemo_gym.config.checks import called_by
+from nemo_gym.config.models import HeadConfig, Origin
+from nemo_gym.config.servers import NO_MODEL
 from nemo_gym.config.without_model import only_for
 from nemo_gym.errors import (
     AlmostServerError,
@@ -98,7 +98,7 @@ def test_run_defaults_apply_unless_a_server_overrides_them(project):
 
 
 def test_the_head_server_is_read(project):
-    assert project.load_text("head_server: {host: 0.0.0.0, port: 12000}").head == config.HeadConfig(
+    assert project.load_text("head_server: {host: 0.0.0.0, port: 12000}").head == HeadConfig(
         host="0.0.0.0", port=12000, port_is_fixed=True
     )
     message = project.refusal(ConfigError, "a: 1\nhead_server:\n  port: many")
@@ -271,9 +271,9 @@ def test_a_dummy_model_is_merged_into_the_real_one(project):
 
 
 def test_configuration_can_be_read_without_a_model(project):
-    without = project.load_text(WHOLE.replace("policy_model:\n", "some_model:\n"), initial=config.NO_MODEL)
+    without = project.load_text(WHOLE.replace("policy_model:\n", "some_model:\n"), initial=NO_MODEL)
     assert without.servers["policy_model"].implementation == "dummy_model"
-    with_model = project.load_text(WHOLE, initial=config.NO_MODEL)
+    with_model = project.load_text(WHOLE, initial=NO_MODEL)
     assert with_model.servers["policy_model"].implementation == "vllm_model"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from nemo_gym import config
+from nemo_gym.config.loading import load
 from nemo_gym.errors import ConfigPathNotFoundError, DuplicateServerError, MalformedConfigPathsError
 from tests.each_case import each_case
 
@@ -140,7 +140,7 @@ def test_config_paths_may_come_from_anywhere(project, where):
     named = {"config_paths": ["main.yaml"]}
     if where == "env":
         project.write(env="config_paths: [main.yaml]\nb: 2")
-    run = config.load(
+    run = load(
         ["main.yaml"] if where == "paths" else (),
         ["+config_paths=[main.yaml]"] if where == "command line" else (),
         initial=named if where == "initial" else None,
@@ -169,7 +169,7 @@ def test_config_paths_may_refer_to_one_file(project):
 
 def test_config_paths_add_up_in_order(project):
     project.write(a="x: a", b="x: b", c="x: c")
-    run = config.load(["a.yaml"], ["+config_paths=[b.yaml]", "+config_paths=[c.yaml]"], skip_dotenv=True)
+    run = load(["a.yaml"], ["+config_paths=[b.yaml]", "+config_paths=[c.yaml]"], skip_dotenv=True)
     assert run.config_paths == ("a.yaml", "b.yaml", "c.yaml")
 
 

@@ -12,6 +12,7 @@ from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.config.certificates import check_can_serve
 from nemo_gym.config.tls import SYSTEM, Tls
 from nemo_gym.errors import ConfigError
+from nemo_gym.published.whole_config import run_of_config
 from tests.certificates import Authority
 from tests.each_case import each_case
 
@@ -83,7 +84,7 @@ def test_paths_become_absolute(inside):
         names=("*.gym.internal", "10.1.2.3"),
     )
     assert run.head.url == "https://127.0.0.1:11000"
-    assert AddressBook.of_run(run).tls == AddressBook.of_config(run.plain).tls == run.tls
+    assert AddressBook.of_run(run).tls == run_of_config(run.plain).tls == run.tls
 
 
 def test_servers_need_a_certificate(inside):

@@ -1,7 +1,5 @@
 """Tests of the `token_id_capture` block."""
 
-import pytest
-
 from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.config.run_settings import RunSettings
 from nemo_gym.config.token_capture import TokenCaptureConfig
@@ -37,18 +35,7 @@ def test_agents_ask_for_capture_in_their_blocks(project):
     assert not AddressBook.of_run(project.load_text(AGENT)).captures_tokens_of("a")
 
 
-def test_published_configuration_has_the_same_agents(project):
-    book = AddressBook.of_config(project.load_text(AGENT + ON).raw)
-    assert book.captures_tokens_of("a")
-    assert not book.captures_tokens_of("b")
-
-
 def test_all_agents_may_be_captured():
     tokens = TokenCaptureConfig(enabled=True, all_agents=True, dir="/tokens")
     book = AddressBook(settings=RunSettings(token_id_capture=tokens))
     assert book.captures_tokens_of("any")
-
-
-@pytest.mark.parametrize("config", [None, {}, {"token_id_capture": {"enabled": "yes"}}, object()])
-def test_only_a_literal_true_enables_capture(config):
-    assert not AddressBook.of_config(config).settings.token_id_capture.enabled

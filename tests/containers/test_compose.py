@@ -111,7 +111,7 @@ def test_every_rollout_survives_a_killed_container(project):
     os.kill(int(engine.inspect(killed, "{{.State.Pid}}")), signal.SIGKILL)
     output = project.wait_for_end()
     assert f"{TASKS * REPEATS} planned = {TASKS * REPEATS} scored + 0 failed + 0 unresolved" in output
-    engine.wait_for("restart", lambda: engine.inspect(killed, "{{.RestartCount}}") == "1", killed)
+    engine.wait_for("restart", lambda: int(engine.inspect(killed, "{{.RestartCount}}")) > 0, killed)
     # The calls for the lost sessions end at once, instead of going round in circles.
     assert "the rollout's time was over" not in engine.logs(killed)
     rows = [json.loads(line) for line in project.results("cat results/rollouts.jsonl").splitlines()]

@@ -3,7 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from nemo_gym.contract import check_environment, open_environment
+from nemo_gym.contract.checks import check_environment
+from nemo_gym.contract.environment import open_environment
 
 APP = '''
 import random

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import orjson
 import pytest
 
-from nemo_gym.contract import check_environment, open_environment, write_examples
-from nemo_gym.contract.checks import PUBLISHING
+from nemo_gym.contract.checks import PUBLISHING, check_environment
+from nemo_gym.contract.environment import open_environment
+from nemo_gym.contract.examples import write_examples
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_rows
 from tests.contract.sums import APP, broken_promises, change
@@ -104,6 +105,20 @@ def test_each_broken_promise_is_found(folder, file, old, new, promise, detail):
     else:
         change(folder / file, old, new)
     assert detail in broken_promises(folder)[promise]
+
+
+def test_rows_may_name_any_tool_of_a_catch_all_route(folder):
+    other = '{"input":"", "tools":[{"type":"function","name":"subtract"}]}'
+    change(folder / "data/example.jsonl", '{"input":"Bring the sum to 3."}', other)
+    catch_all = """
+    def setup_webserver(self):
+        app = super().setup_webserver()
+        app.post("/{name}")(self.close_session)
+        return app
+
+    async def verify("""
+    change(folder / "app.py", "    async def verify(", catch_all)
+    assert "rows are valid and name existing tools" not in broken_promises(folder)
 
 
 def test_config_for_other_callers_needs_no_agent(folder):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nemo_gym.contract import open_environment
+from nemo_gym.contract.environment import open_environment
 from nemo_gym.errors import DataError, LaunchError
 from tests.contract.sums import broken_promises, change
 

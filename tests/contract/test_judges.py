@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym.contract import open_environment
+from nemo_gym.contract.environment import open_environment
 from nemo_gym.errors import ConfigError, LaunchError
 from tests.contract.sums import broken_promises, change
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym.contract import check_environment, open_environment
+from nemo_gym.contract.checks import check_environment
+from nemo_gym.contract.environment import open_environment
 from nemo_gym.contract.manifest import declared_reward, read_manifest
 from nemo_gym.errors import DataError
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from nemo_gym.contract import open_environment
-from nemo_gym.contract.schema import DETAILS_KEY, schema_of
+from nemo_gym.contract.environment import open_environment
+from nemo_gym.contract.schema import schema_of
 from nemo_gym.errors import LaunchError
 from nemo_gym.jsonl import JsonObject, read_rows, write_rows
 
@@ -137,7 +137,7 @@ async def test_task_data_describes_the_rows_fields(tmp_path: Path, monkeypatch: 
 
 
 async def test_tools_settings_and_response_are_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    details = (await schema_with(tmp_path, monkeypatch))[DETAILS_KEY]
+    details = (await schema_with(tmp_path, monkeypatch))["x-nemo-gym"]
     (look,) = details["tools"]
     assert (look["name"], look["description"], look["parameters"]["required"]) == (
         "look",
@@ -155,7 +155,7 @@ async def test_tools_settings_and_response_are_described(tmp_path: Path, monkeyp
 async def test_tools_of_the_rows_are_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dig = {"type": "function", "name": "dig", "description": "Dig.", "parameters": {"type": "object"}}
     row = {"responses_create_params": {"input": "Go.", "tools": [dig]}, "level": 3}
-    tools = (await schema_with(tmp_path, monkeypatch, row=row))[DETAILS_KEY]["tools"]
+    tools = (await schema_with(tmp_path, monkeypatch, row=row))["x-nemo-gym"]["tools"]
     assert [tool["name"] for tool in tools] == ["look", "dig"]
     assert tools[1] == {"name": "dig", "description": "Dig.", "parameters": {"type": "object"}}
 
@@ -165,16 +165,16 @@ async def test_undeclared_results_are_seen_by_playing(tmp_path: Path, monkeypatc
     oracle = 'def solve(row):\n    return ["three"]\n'
     (tmp_path / "resources_servers" / "words" / "oracle.py").write_text(oracle)
     schema = await schema_with(tmp_path, monkeypatch, verify=OBSERVED)
-    assert schema[DETAILS_KEY]["verify_adds"]["found"] == {"type": ["integer", "null"]}
-    assert "verify_adds_note" not in schema[DETAILS_KEY]
+    assert schema["x-nemo-gym"]["verify_adds"]["found"] == {"type": ["integer", "null"]}
+    assert "verify_adds_note" not in schema["x-nemo-gym"]
 
 
 async def test_broken_verifier_leaves_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     schema = await schema_with(tmp_path, monkeypatch, verify="return 1 / 0")
-    note = schema[DETAILS_KEY]["verify_adds_note"]
+    note = schema["x-nemo-gym"]["verify_adds_note"]
     assert note.startswith("the first example row could not be played: app.py:")
     assert "ZeroDivisionError" in note
-    assert list(schema[DETAILS_KEY]["verify_adds"]) == ["reward", "is_short"]
+    assert list(schema["x-nemo-gym"]["verify_adds"]) == ["reward", "is_short"]
 
 
 @pytest.mark.parametrize("params", ["Go.", None, {"tools": 5}, {"tools": [5]}])
@@ -182,8 +182,8 @@ async def test_invalid_request_of_a_row_leaves_a_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, params: object
 ) -> None:
     schema = await schema_with(tmp_path, monkeypatch, row={**ROW, "responses_create_params": params})
-    assert schema[DETAILS_KEY]["verify_adds_note"].startswith("the first example row could not be played: ")
-    assert list(schema[DETAILS_KEY]["verify_adds"]) == ["reward", "is_short"]
+    assert schema["x-nemo-gym"]["verify_adds_note"].startswith("the first example row could not be played: ")
+    assert list(schema["x-nemo-gym"]["verify_adds"]) == ["reward", "is_short"]
 
 
 async def test_server_that_cannot_be_created_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +206,7 @@ async def test_prompt_decides_which_fields_it_needs(tmp_path: Path, monkeypatch:
 async def test_group_verification_is_a_setting_of_its_servers() -> None:
     with open_environment(REPOSITORY / "resources_servers" / "genrm_compare") as environment:
         schema = await schema_of(environment)
-    setting = schema[DETAILS_KEY]["settings"]["properties"]["group_verification"]
+    setting = schema["x-nemo-gym"]["settings"]["properties"]["group_verification"]
     assert setting["description"] == "Required if the server's class overrides `verify_group`."
 
 
@@ -225,4 +225,4 @@ async def test_examples_fit_the_schema(folder: Path) -> None:
         validator.check_schema(schema)
         for row in read_rows(folder / "data" / "example.jsonl"):
             validator.validate(row)
-    assert "verify_adds_note" not in schema[DETAILS_KEY]
+    assert "verify_adds_note" not in schema["x-nemo-gym"]

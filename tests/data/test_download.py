@@ -16,7 +16,7 @@ from nemo_gym.data import download
 from nemo_gym.data.download import downloaded
 from nemo_gym.data.gitlab import Project
 from nemo_gym.data.sources import Url, fetch_to
-from nemo_gym.http.backoff import Backoff
+from nemo_gym.http.retries import Backoff
 from tests.data.fake_hub import FakeHub
 
 CONTENT = b"content " * 1000

@@ -9,7 +9,9 @@ import orjson
 import pytest
 import yaml
 
-from nemo_gym import config, jsonl
+from nemo_gym import jsonl
+from nemo_gym.config import loading
+from nemo_gym.config.models import RunConfig
 from nemo_gym.data.gather import datasets_of_split, numbered_rows_of, rows_of
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import write_rows
@@ -20,7 +22,7 @@ def run_with(tmp_path, monkeypatch):
     """A configuration whose agents have these datasets."""
     monkeypatch.chdir(tmp_path)
 
-    def load(**datasets: list[dict[str, Any]]) -> config.RunConfig:
+    def load(**datasets: list[dict[str, Any]]) -> RunConfig:
         blocks = {
             name: {
                 "responses_api_agents": {
@@ -38,7 +40,7 @@ def run_with(tmp_path, monkeypatch):
         blocks["policy_model"] = {"responses_api_models": {"sample_model": {"entrypoint": "app.py"}}}
         path = tmp_path / "run.yaml"
         path.write_text(yaml.safe_dump(blocks))
-        return config.load([path], skip_dotenv=True)
+        return loading.load([path], skip_dotenv=True)
 
     return load
 

@@ -10,6 +10,7 @@ from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.task_rules import TaskRules
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import dump_line
+from nemo_gym.published.whole_config import run_of_config
 from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.rollouts.tasks import TaskPlan
 
@@ -55,7 +56,7 @@ def test_depth_is_what_agent_and_resources_server_accept(agent, server, depth):
             "r": block("resources_servers", server),
         }
     )
-    assert AddressBook.of_config(config).task_rules.depths == ({} if depth is None else {"a": depth})
+    assert AddressBook.of_run(run_of_config(config)).task_rules.depths == ({} if depth is None else {"a": depth})
 
 
 def nested(depth: int) -> object:

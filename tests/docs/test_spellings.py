@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym import config
 from nemo_gym.cli.commands import COMMANDS, by_script, by_words
 from nemo_gym.cli.main import main
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.rollouts import COLLECT_WITH_SERVERS
+from nemo_gym.config.loading import load
 from nemo_gym.config.overrides import parse_override
 from nemo_gym.rollouts.job import CollectJob
 
@@ -115,7 +115,7 @@ def test_all_names_select_the_same_command() -> None:
 )  # fmt: skip
 def test_all_forms_set_the_same_value(words: list[str]) -> None:
     line = Options("ng_collect_rollouts", CollectJob).read([*words, "--output", "x.jsonl"])
-    assert config.load(*line, skip_dotenv=True).plain["num_repeats"] == 4
+    assert load(*line, skip_dotenv=True).plain["num_repeats"] == 4
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_all_forms_set_the_same_value(words: list[str]) -> None:
 def test_flag_means_the_same_as_the_override(override: str, words: list[str]) -> None:
     assert COLLECT_WITH_SERVERS.spelled([parse_override(override)]) == words
     as_flag, as_override = (COLLECT_WITH_SERVERS.read(given) for given in (words, [override]))
-    assert config.load(*as_flag, skip_dotenv=True).plain == config.load(*as_override, skip_dotenv=True).plain
+    assert load(*as_flag, skip_dotenv=True).plain == load(*as_override, skip_dotenv=True).plain
 
 
 @pytest.mark.parametrize(

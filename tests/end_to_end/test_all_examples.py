@@ -8,7 +8,7 @@ from typing import NamedTuple
 import orjson
 import pytest
 
-from nemo_gym import config
+from nemo_gym.config.loading import load
 from nemo_gym.rollout_observability import AgentObservationBundle, TrajectoryRecord
 from tests.rows import rows_of
 
@@ -26,7 +26,7 @@ UNOBSERVED = ("turns_unavailable", "conversation_unavailable")
 @pytest.fixture(scope="module")
 def agents():
     """The agents with examples, mapped to the folder of their environment."""
-    run = config.load([CONFIG, SAMPLE_MODEL], skip_dotenv=True, require_servers=True)
+    run = load([CONFIG, SAMPLE_MODEL], skip_dotenv=True, require_servers=True)
     folders = {server.name: server.folder.name for server in run.servers_of("resources_servers")}
     return {
         agent.name: folders[agent.settings["resources_server"]["name"]]
@@ -95,7 +95,7 @@ def test_every_agent_ran_all_of_its_rows(finished, agents):
 
 
 def test_no_server_logged_a_failure(finished, shared_workplace, agents):
-    logs = {path.stem: path.read_text() for path in (finished.folder / "all_logs").glob("*.log")}
+    logs = {path.stem: path.read_text() for path in (finished.folder / "all_run/logs").glob("*.log")}
     assert logs.keys() > set(agents) | {"policy_model", "head_server"}
     # Any failure in a server's handler is logged by a line like these, with its rollout.
     complaint = re.compile(r"WARNING nemo_gym\.web\.failures|ERROR|Traceback")

@@ -93,7 +93,7 @@ def test_run_files_are_written_next_to_the_output(first, shared_workplace):
     }  # fmt: skip
     assert (results / "first/preprocessed_datasets/example.jsonl").is_file()
     assert (results / "first_failures.jsonl").read_bytes() == b""
-    logs = {path.name for path in (results / "first_logs").iterdir()}
+    logs = {path.name for path in (results / "first_run/logs").iterdir()}
     servers = ("example_multi_step", AGENT["name"], "policy_model")
     assert logs == {f"{name}.log" for name in ("head_server", *servers)}
 

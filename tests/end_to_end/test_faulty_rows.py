@@ -90,7 +90,7 @@ def test_bug_is_recorded_with_line_log_and_conversation(collected):
     assert failure["_ng_failure_message"] == (
         "sentiment: /verify raised app.py:17: ZeroDivisionError: division by zero; its log has the traceback"
     )
-    assert failure["_ng_failure_log"] == "results/faulty_logs/sentiment.log"
+    assert failure["_ng_failure_log"] == "results/faulty_run/logs/sentiment.log"
     assert "ZeroDivisionError" in (folder / failure["_ng_failure_log"]).read_text()
     assert f"{failure['_ng_failure_message']} (log: {failure['_ng_failure_log']})" in finished.err
     items = failure["_ng_failure_conversation"]["items"]

@@ -118,7 +118,7 @@ def test_killed_collection_completes_its_groups(run, shared_workplace):
     # A torn group: some of its members were written, the others run again.
     lines = results.read_bytes().splitlines(keepends=True)
     results.write_bytes(b"".join(lines[:-3]))
-    ungraded = results.with_name("killed_ungraded.jsonl")
+    ungraded = results.with_name("killed_run") / "ungraded.jsonl"
     assert ungraded.exists()
     finished = workplace.run("ng_collect_rollouts", *words, "+resume_from_cache=true")
     assert finished.code == 0, finished.err

@@ -37,6 +37,8 @@ class Faulty(http.server.BaseHTTPRequestHandler):
             return 400, {
                 "error": {"message": "maximum context length is 100 tokens", "code": "context_length_exceeded"}
             }
+        if self.fault == "forced" and "tool_choice" in asked:
+            return 400, {"error": {"message": f"tool_choice={asked['tool_choice']} is not supported"}}
         message = {"role": "assistant", "content": "OK"}
         names = [tool["function"]["name"] for tool in asked.get("tools", ())]
         if "report_number" in names and "tools" not in self.fault:
@@ -122,6 +124,18 @@ def test_fault_is_reported_before_the_whole_run(check, fault, messages):
         assert message in " ".join(finished.out.split())
     assert "checks failed" in finished.err
     assert "Traceback" not in finished.err
+
+
+def test_tool_choice_of_the_rows_is_tried(check, shared_workplace):
+    for choice, shown in (("required", "required"), ({"type": "function", "name": "a"}, "report_number")):
+        params = {"input": "Bring the counter to 3.", "tool_choice": choice}
+        row = {"responses_create_params": params, "initial_count": 1, "expected_count": 3}
+        shared_workplace.write("forced.jsonl", json.dumps(row) + "\n")
+        datasets = "example_session_state_mgmt_simple_agent.responses_api_agents.simple_agent.datasets"
+        finished = check("forced", f"++{datasets}.0.jsonl_fpath={shared_workplace.folder / 'forced.jsonl'}")
+        found = " ".join(finished.out.split())
+        assert (finished.code, shown in found) == (1, True), found
+        assert "--tool-call-parser" in found
 
 
 def test_calls_of_the_environments_own_tools_count(check):

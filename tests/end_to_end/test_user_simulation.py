@@ -135,7 +135,7 @@ def collected(workplace, output, *configs, words=()):
         *words,
     )
     assert "Traceback" not in finished.err + finished.out
-    for log in (workplace.folder / f"{output}_logs").iterdir():
+    for log in (workplace.folder / f"{output}_run/logs").iterdir():
         assert "Traceback" not in log.read_text()
     good, bad = (
         [orjson.loads(line) for line in (workplace.folder / name).read_bytes().splitlines()]

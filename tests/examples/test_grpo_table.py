@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from nemo_gym.rollouts.ledger import read
+
 pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).parents[2] / "examples/grpo_table.py"
@@ -43,6 +45,10 @@ def test_policy_learns_three_environments(run, workplace):
     assert [len(points) for points in curves] == [10] * 4
     texts = [each.text for each in picture.iter(f"{SVG}text")]
     assert all(any(text.startswith(name) for text in texts) for name in [*NAMES, "all rollouts"])
+    (ledger,) = workplace.folder.glob("results/train_demo_*_run/ledger.jsonl")
+    recorded = read(ledger.parent.with_name(f"{ledger.parent.name.removesuffix('_run')}.jsonl"))
+    assert (recorded.planned, len(recorded.scored), recorded.end.state) == (5120, 5120, "finished")
+    assert recorded.notes[-1].fields == {"policy_version": 10}
     assert workplace.left_over(5.0) == []
 
 

@@ -18,9 +18,10 @@ from nemo_gym import (
 )
 from nemo_gym.errors import ConfigError, JudgeFailed
 from nemo_gym.grading import Judge, JudgeConfig, PromptFile, filled_with
+from nemo_gym.grading.judge_labels import LabelReader
 from nemo_gym.testing import FakeModel, make_server, on_a_port, reply, rollout
 from tests.each_case import each_case
-from tests.pace import cpu_time
+from tests.pace import assert_linear
 
 REF = {"type": "responses_api_models", "name": "judge_model"}
 PROMPT = "Question: {question} A: {expected} B: {answer} {{braces}}"
@@ -197,11 +198,10 @@ async def test_nonce_is_stable_and_depends_on_fields(tmp_path):
 
 
 @each_case("filling", ["\n", " ", "*", "\n*", "[[A=B]", "yes", "not ", "<a", ". "])
-async def test_long_judge_answers_are_parsed_quickly(prompt, filling):
-    judge, _ = judge_of(prompt, f"no\nI think{filling * 100_000}of course")
-    with cpu_time() as took:
-        assert (await judge.ask(**FIELDS)).label == "no"
-    assert took.seconds < 3
+def test_judge_answers_are_parsed_in_linear_time(filling):
+    find = LabelReader(["yes", "no"]).find
+    assert find(f"no\nI think{filling * 9}of course") == "no"
+    assert_linear(find, filling, 400_000, start="no\nI think", end="of course")
 
 
 @each_case(

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym.grading import WorkerCrashed, WorkerFailed, WorkerNotStarted, WorkerPool, WorkersBusy, WorkerTimedOut
+from nemo_gym.paths import working_dir
 from tests.conftest import PATIENCE_S
 
 pytestmark = pytest.mark.slow
@@ -109,6 +110,14 @@ async def test_function_result_is_returned(pool, jobs):
     assert await pool.run(jobs.echo, {"text": "ä\ud800", "large": b"x" * 3_000_000})
     assert await pool.run(jobs.Named.doubled, 21) == 42
     assert await asyncio.to_thread(pool.run_blocking, jobs.echo, "in a thread") == "in a thread"
+
+
+async def test_worker_imports_the_package_of_its_parent(pool, tmp_path, monkeypatch):
+    other = tmp_path / "nemo_gym" / "__init__.py"
+    other.parent.mkdir()
+    other.write_text("raise RuntimeError('a checkout of another package')")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert await pool.run(working_dir) == working_dir()
 
 
 def test_worker_starts_lazily_and_is_reused(pool, jobs):

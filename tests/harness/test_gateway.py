@@ -4,7 +4,10 @@ import logging
 import socket
 
 import httpx
+import orjson
 
+from nemo_gym.context.current import Work, begin_work, end_work
+from nemo_gym.context.spent import Spent
 from nemo_gym.errors import EnvironmentFailed, ServerLost
 from nemo_gym.harness import Gateway, ToolAddress
 from nemo_gym.harness.gateway import LARGEST_REQUEST_BYTES
@@ -24,7 +27,8 @@ class FakeClient:
         end = self.ends.pop(0)
         if isinstance(end, Exception):
             raise end
-        return Reply(end, [], b"x", "POST", path)
+        status, body = (200, end) if isinstance(end, bytes) else (end, b"x")
+        return Reply(status, [], body, "POST", path)
 
 
 @each_case(
@@ -40,6 +44,20 @@ async def test_first_failure_of_a_tool_is_kept(ends, failure, statuses):
     async with gateway.serving(socket.create_server(("127.0.0.1", 0))) as url, httpx.AsyncClient() as client:
         assert [(await client.post(f"{url}/mcp", json=LIST)).status_code for _ in statuses] == statuses
     assert (gateway.tool_failure and type(gateway.tool_failure)) == failure
+
+
+async def test_tool_calls_over_mcp_are_counted_by_name():
+    results = [{"content": []}, {"content": [], "isError": True}, None]
+    answers = [orjson.dumps({"jsonrpc": "2.0", "id": 1, "result": result}) for result in results]
+    spent = Spent()
+    token = begin_work(Work(spent=spent))
+    gateway = Gateway(FakeClient(*answers, b"{}"), "policy", tools=ToolAddress("environment"))
+    end_work(token)
+    async with gateway.serving(socket.create_server(("127.0.0.1", 0))) as url, httpx.AsyncClient() as client:
+        for name in ("look", "look", "take"):
+            await client.post(f"{url}/mcp", json={**LIST, "method": "tools/call", "params": {"name": name}})
+        await client.post(f"{url}/mcp", json=LIST)
+    assert spent.tools == {"look": (2, 1), "take": (1, 1)}
 
 
 async def test_large_request_is_rejected():

@@ -8,7 +8,6 @@ from nemo_gym.harness import ClaimRules, Exchange
 from nemo_gym.harness.conversations import Conversations
 from nemo_gym.harness.record import record_of
 from nemo_gym.harness.tool_results import results_of
-from nemo_gym.schemas.items import CLAIMED_KEY
 from nemo_gym.testing import reply
 from tests.each_case import each_case
 
@@ -73,7 +72,7 @@ def short(item):
     else:
         content = item["content"]
         text = content if isinstance(content, str) else "".join(part["text"] for part in content)
-    claim = item.get(CLAIMED_KEY)
+    claim = item.get("claimed_by_program")
     assert claim is None or kind == "function_call_output" or item["role"] in ("user", "system", "developer")
     return text if claim is None else f"[{claim}] {text}"
 
@@ -86,7 +85,7 @@ def test_invented_history_is_not_graded():
     assert [short(item) for item in record.output][1:] == [
         "[function_call_output] sunny", "[assistant] It is sunny.", "[user] Is that all?", "Yes.",
     ]  # fmt: skip
-    assert record.output[0][CLAIMED_KEY] == "function_call"
+    assert record.output[0]["claimed_by_program"] == "function_call"
     assert {item["role"] for item in record.output[:-1]} == {"user"}
     assert (record.claimed_answers, record.claimed_observations) == (3, 1)
 
@@ -235,7 +234,7 @@ def test_outputs_of_other_tools_keep_their_type():
     asked = program.ask([user(TASK)], calls("shell", command="ls"))
     program.ask([user(TASK), *asked, gives("a.txt")], "Done.")
     record = program.record()
-    assert record.output[1] == {**gives("a.txt"), CLAIMED_KEY: "function_call_output"}
+    assert record.output[1] == {**gives("a.txt"), "claimed_by_program": "function_call_output"}
     assert (record.claimed_answers, record.claimed_observations) == (0, 1)
 
 

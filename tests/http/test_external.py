@@ -14,14 +14,14 @@ from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
+from pydantic import Field
 
 from nemo_gym.errors import EndpointError
-from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.endpoint import NeMoGymAsyncOpenAI
 from nemo_gym.http.external import external_session
 from nemo_gym.http.model_replies import as_written
 from nemo_gym.http.reply import MAX_BODY_BYTES
-from nemo_gym.http.retries import pause_asked_for_s, seconds_of_retry_after
+from nemo_gym.http.retries import Backoff, pause_asked_for_s, seconds_of_retry_after
 from tests.each_case import each_case
 
 ENDPOINT = Path(__file__).parents[1] / "endpoint" / "server.py"
@@ -272,6 +272,37 @@ async def test_proxy_of_the_environment_is_used(endpoint, monkeypatch):
         await outside.aclose()
         await direct.aclose()
     assert asked == [b"GET http://endpoint.test/v1/models HTTP/1.1"]
+
+
+class Carrier(NeMoGymAsyncOpenAI):
+    """A client with a transport of its own, which is busy at first and then answers."""
+
+    carried: list[tuple[str, bytes, str]] = Field(default_factory=list)
+
+    @property
+    def send(self):
+        return self._carry
+
+    async def _carry(self, url, body, headers, timeout_s):
+        self.carried.append((url, body, headers["Authorization"]))
+        if len(self.carried) == 1:
+            return 429, f"busy, {headers['Authorization']}".encode(), {"retry-after": "0"}
+        return 200, b'{"choices": []}', {}
+
+
+async def test_transport_of_a_subclass_has_retries():
+    client = Carrier(base_url="carrier:m", api_key=KEY, timeout_s=7)
+    assert await client.create_chat_completion(model="m", messages=[]) == {"choices": []}
+    asked = ("carrier:m/chat/completions", b'{"model":"m","messages":[]}', f"Bearer {KEY}")
+    assert client.carried == [asked, asked]
+
+
+async def test_transport_of_a_subclass_has_redaction():
+    client = Carrier(base_url="carrier:m", api_key=KEY, tries=1)
+    with pytest.raises(
+        EndpointError, match=r"^POST carrier:m/chat/completions answered 429: busy, Bearer \[redacted\]$"
+    ):
+        await client.create_chat_completion(model="m", messages=[])
 
 
 def test_pauses_grow_and_retry_after_is_bounded():

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from nemo_gym.config import load
-from nemo_gym.launcher import launch
+from nemo_gym.config.loading import load
+from nemo_gym.launcher.local import launch
 
 LONG_LINE = 200_000
 """More than a pipe holds."""

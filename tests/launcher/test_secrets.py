@@ -121,6 +121,14 @@ def test_head_server_masks_secrets(running, get_json):
     assert OTHERS_PASSWORD not in text
 
 
+def test_described_run_has_no_secrets_and_no_settings_of_others(running, get_json):
+    shared = get_json(f"{running.head}/run")
+    guarded = shared["run"]["servers"]["guarded"]
+    assert (guarded["port"], guarded["settings"]) == (running.servers["guarded"]["port"], {})
+    assert KEY not in str(shared)
+    assert OTHERS_PASSWORD not in str(shared)
+
+
 @pytest.mark.parametrize(("host", "shows"), [("127.0.0.1", True), ("0.0.0.0", False)])
 def test_head_server_exposes_secrets_only_on_loopback(workplace, host, shows):
     token = "a-token-of-this-test"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-import yaml
 
 from nemo_gym.calls.client import ServerClient
 
@@ -53,8 +52,8 @@ def two(workplace):
 
 
 def shortcuts_of(command):
-    config = yaml.safe_load(get(f"{command.head}/global_config_dict_yaml").json())
-    return {name: Path(path) for name, path in config["_ng_shortcuts"].items()}
+    run = get(f"{command.head}/run").json()["run"]
+    return {name: Path(path) for name, path in run["shortcuts"].items()}
 
 
 def asked(command):

@@ -101,6 +101,13 @@ def test_sample_is_the_row_without_rollout_fields():
     assert group["sample"] == row
 
 
+def test_unset_marks_are_neither_metrics_nor_part_of_the_sample():
+    marks = {"mask_sample": False, "failure_kind": None, "failure_reason": None}
+    metrics = compute_aggregate_metrics([{"_ng_task_index": 0, "reward": 1.0, "question": "q", **marks}])
+    assert metrics.agent_metrics.keys() == {f"{name}/reward" for name in ("mean", "max", "min", "median", "std")}
+    assert metrics.group_level_metrics[0]["sample"] == {"question": "q"}
+
+
 def test_indices_are_not_metrics():
     metrics = compute_aggregate_metrics([graded(5, 2, 1.0, _ng_attempt_index=1)]).agent_metrics
     assert {key.split("/")[1] for key in metrics} == {"reward"}

@@ -298,8 +298,14 @@ OVERFLOWS = [
     "Your request exceeded model token limit: 8192",
     "too many tokens: size limit exceeded by 20 tokens",
     "Prompt exceeds max length",
+    "request (3710 tokens) exceeds the available context size (1024 tokens), try increasing it",
+    "Input length (5000 tokens) exceeds the maximum allowed length (4090 tokens). Use a shorter input or enable "
+    "--allow-auto-truncate.",
+    "Request prompt exceeds the KV memory budget: input_len=5000.",
 ]
 OTHERS = [
+    "max_tokens is too large: 40000. This model supports at most 16384 completion tokens, whereas you provided 40000.",
+    "max_completion_tokens is too large: 40000.This model supports at most 32768 completion tokens.",
     "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
     "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]",
     "Request too large for model `x` on tokens per minute (TPM): Limit 6000, Requested 9000",
@@ -440,7 +446,9 @@ async def test_arguments_are_sent_in_a_form_that_can_be_parsed(arguments, server
 async def test_state_of_a_provider_is_sent_back(servers):
     signature = {"google": {"thought_signature": "c2ln"}}
     details = [{"type": "reasoning.encrypted", "data": "abc", "id": "r1", "format": "x"}]
-    first = {"content": None, "tool_calls": [{**CALL, "extra_content": signature}], "reasoning_details": details}
+    blocks = [{"type": "thinking", "thinking": "Rain?", "signature": "c2ln"}]
+    states = {"reasoning_details": details, "thinking_blocks": blocks}
+    first = {"content": None, "tool_calls": [{**CALL, "extra_content": signature}], **states}
     for column in COLUMNS:
         if (column.route, column.api) != (RESPONSES, "chat"):
             continue
@@ -454,7 +462,7 @@ async def test_state_of_a_provider_is_sent_back(servers):
         assert again.status_code == 200, again.text
         sent = servers.endpoint.asked[1]["messages"][1]
         assert sent["tool_calls"][0]["extra_content"] == signature, column
-        assert sent["reasoning_details"] == details, column
+        assert {name: sent[name] for name in states} == states, column
 
 
 @each_case("reply", ["abort", "CANCELLED"])

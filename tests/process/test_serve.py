@@ -200,6 +200,21 @@ def test_two_server_classes_without_start_are_rejected(made):
         server_class(load_module(settings), settings)
 
 
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("import nemo_gym.deliverables", "No module named 'nemo_gym.deliverables'"),
+        ("from nemo_gym.errors import Nonsense", "cannot import name 'Nonsense' from 'nemo_gym.errors'"),
+    ],
+)
+def test_missing_name_of_ours_is_not_a_missing_package(made, line, problem):
+    settings = made(f"\n{line}\n{PLAIN}")
+    (settings.folder / "requirements.txt").write_text("numpy\n")
+    with pytest.raises(LaunchError, match=rf"arena/app\.py:2: {problem}.* no other package adds it") as raised:
+        load_module(settings)
+    assert "pip install" not in str(raised.value)
+
+
 def test_folder_is_a_package_with_importable_modules(made):
     source = "from resources_servers.arena.game import WORD\nimport game\n" + PLAIN.replace('"never mind"', "WORD")
     settings = made(source)

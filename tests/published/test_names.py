@@ -7,6 +7,7 @@ import resource
 import sys
 from pathlib import Path
 
+import orjson
 import pytest
 
 import nemo_gym
@@ -36,7 +37,14 @@ IMPORTED = {
         AgentSessionSetupError
     """,
     "episode_types": "EpisodeId TaskId",
-    "base_responses_api_model": "BaseResponsesAPIModelConfig SimpleResponsesAPIModel Body start_model_execution",
+    "tool_access": "DirectHttpToolAccess McpConnection McpToolAccess ToolAccess",
+    "base_responses_api_model": """
+        BaseResponsesAPIModelConfig SimpleResponsesAPIModel Body start_model_execution _orjson_dispatch_response
+    """,
+    "responses_streaming": "sanitize_streaming_responses_body",
+    "token_id_capture": "current_capture_context",
+    "token_id_capture.config": "token_id_capture_config",
+    "token_id_capture.external_capture": "ExternalCaptureHandler make_external_capture_handler",
     "config_types": """
         ModelServerRef ResourcesServerRef AgentServerRef ServerRef AggregateMetricsRequest AggregateMetrics
         BaseServerConfig BaseRunServerConfig BaseRunServerInstanceConfig Domain DatasetConfig ConfigError OmegaConf
@@ -61,6 +69,7 @@ IMPORTED = {
         NeMoGymChatCompletionUserMessageParam NeMoGymFunction NeMoGymFunctionToolParam
         NeMoGymResponseFunctionToolCallForTraining NeMoGymResponseInputText REQUIRED_TOKEN_METADATA_FIELDS
         TOKEN_METADATA_FIELDS MAX_NUM_TRIES NeMoGymResponseFunctionCallOutput
+        NeMoGymResponseMcpCall
     """,
     "global_config": """
         ROLLOUT_INDEX_KEY_NAME TASK_INDEX_KEY_NAME get_first_server_config_dict get_global_config_dict
@@ -134,6 +143,31 @@ def test_search_roots_have_their_published_names(tmp_path, monkeypatch):
     nemo_gym._augment_sys_path()
     nemo_gym._augment_sys_path()
     assert sys.path.count(str(tmp_path)) == 1
+
+
+def test_model_servers_need_no_recorder_of_their_own():
+    capture = importlib.import_module("nemo_gym.token_id_capture")
+    settings, external = (
+        importlib.import_module(f"nemo_gym.token_id_capture.{name}") for name in ("config", "external_capture")
+    )
+    assert capture.current_capture_context() is None
+    assert settings.token_id_capture_config({"token_id_capture": {"enabled": True}}) is None
+    assert external.make_external_capture_handler(object(), store="mine") is None
+
+
+def test_answer_of_a_model_server_becomes_a_response():
+    server = importlib.import_module("nemo_gym.base_responses_api_model")
+    for answer in ({"id": "r"}, server.ModelCallRecord(call_index=0)):
+        response = server._orjson_dispatch_response(answer)
+        expected = answer if isinstance(answer, dict) else answer.model_dump()
+        assert (orjson.loads(response.body), response.media_type) == (expected, "application/json")
+        assert server._orjson_dispatch_response(response) is response
+
+
+def test_streaming_request_becomes_a_plain_one():
+    streaming = importlib.import_module("nemo_gym.responses_streaming")
+    body = {"input": "hi", "stream": True, "stream_options": {}, "temperature": None, "prompt_cache": "x"}
+    assert streaming.sanitize_streaming_responses_body(body) == {"input": "hi"}
 
 
 def test_constants_have_their_published_values():

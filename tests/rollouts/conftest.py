@@ -20,12 +20,12 @@ from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.running import RunRecord, add_run, remove_run
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.config.subject import RunSubject
 from nemo_gym.jsonl import write_rows
 from nemo_gym.rollouts.collector import OnRecord, collect
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.opening import open_run
 from nemo_gym.rollouts.outcome import Summary
-from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.rollouts.tasks import TaskPlan
 
 AGENTS = ("sound", "mute", "sick")

@@ -2,7 +2,7 @@
 
 `python tests/rollouts/row_agent.py` listens on a free loopback port, prints the port and runs until its standard
 input is closed. `sound`, `mute` and `sick` are names of the same agent. `mute` has no metrics endpoint, and `sick`
-fails to compute metrics.
+fails to compute metrics. `team` is the same agent with a resources server that grades the repeats of a task together.
 """
 
 from __future__ import annotations
@@ -140,6 +140,12 @@ async def discard_second(row: Row) -> Response:
 
 
 @act
+async def ungraded(row: Row) -> Response:
+    """Leave the reward to `verify_group`."""
+    return graded(row, reward=0.0, _ng_failure_class="ungraded")
+
+
+@act
 async def fail_twice(row: Row) -> Response:
     return graded(row) if row.get("_ng_attempt_index", 0) >= 2 else PlainTextResponse("not yet", 500)
 
@@ -173,6 +179,11 @@ async def aggregate_metrics(request: Request) -> Response:
     return json_of({"agent_metrics": {**metrics, **own}, "key_metrics": metrics, "group_level_metrics": groups})
 
 
+async def verify_group(request: Request) -> Response:
+    bodies = orjson.loads(await request.body())["bodies"]
+    return json_of({"results": [{**body, "reward": 1 / len(bodies)} for body in bodies]})
+
+
 async def state(request: Request) -> Response:
     return JSONResponse(
         {
@@ -197,14 +208,27 @@ async def release(request: Request) -> Response:
     return JSONResponse({})
 
 
-async def global_config_dict_yaml(request: Request) -> Response:
-    port = request.url.port
-    return JSONResponse(
-        "retry_pause_s: 0.01\n"
-        + "".join(
-            f"{name}:\n  responses_api_agents:\n    row_agent: {{host: 127.0.0.1, port: {port}}}\n" for name in AGENTS
+async def shared_run(request: Request) -> Response:
+    """Describe the run of this agent, as a head server does."""
+    graders = {"resources_server": {"type": "resources_servers", "name": "graders"}}
+    servers = {
+        name: {
+            "name": name,
+            "type": tier,
+            "implementation": "row_agent",
+            "entrypoint": "app.py",
+            "folder": ".",
+            "host": "127.0.0.1",
+            "port": request.url.port,
+            "settings": settings,
+        }
+        for name, tier, settings in (
+            *((name, "responses_api_agents", {}) for name in AGENTS),
+            ("team", "responses_api_agents", graders),
+            ("graders", "resources_servers", {"group_verification": {}}),
         )
-    )
+    }
+    return JSONResponse({"run": {"servers": servers}, "config_yaml": "retry_pause_s: 0.01\n"})
 
 
 async def end_with_input() -> None:
@@ -225,7 +249,8 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
 ROUTES = [
     Route("/run", run, methods=["POST"]),
     Route("/aggregate_metrics", aggregate_metrics, methods=["POST"]),
-    Route("/global_config_dict_yaml", global_config_dict_yaml),
+    Route("/groups/verify", verify_group, methods=["POST"]),
+    Route("/run", shared_run),
     Route("/state", state),
     Route("/begin_again", begin_again, methods=["POST"]),
     Route("/release", release, methods=["POST"]),

@@ -211,7 +211,7 @@ async def test_bodies_larger_than_the_memory_limit_arrive(run_tasks, make_task, 
         "out.jsonl",
         "out_aggregate_metrics.json",
         "out_failures.jsonl",
-        "out_line_digests.bin",
         "out_materialized_inputs.jsonl",
+        "out_run",
         "out_run.json",
     ]

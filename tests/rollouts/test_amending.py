@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
+from nemo_gym.config.subject import RunSubject
 from nemo_gym.errors import DataError
-from nemo_gym.rollouts.subject import RunSubject
 
 
 def numbered(run):
@@ -145,7 +145,7 @@ async def refusal(run_again, rows=None, **settings):
 
 async def test_changed_temperature_is_rejected_with_both_values(run_tasks, run_again, make_task):
     first = await run_tasks([make_task(n) for n in range(5)], responses_create_params={"temperature": 0.7})
-    before = {path: path.read_bytes() for path in first.files.results.parent.iterdir()}
+    before = {path: path.read_bytes() for path in first.files.results.parent.rglob("*") if path.is_file()}
     message = await refusal(run_again, responses_create_params={"temperature": 1.0})
     assert message.startswith(
         f"{first.files.results} was started with another responses_create_params.temperature (task 0: 0.7, now 1.0; "
@@ -153,7 +153,7 @@ async def test_changed_temperature_is_rejected_with_both_values(run_tasks, run_a
     )
     assert "--resume=force" in message
     assert "--overwrite" in message
-    assert {path: path.read_bytes() for path in first.files.results.parent.iterdir()} == before
+    assert {path: path.read_bytes() for path in first.files.results.parent.rglob("*") if path.is_file()} == before
 
 
 async def test_changed_row_is_rejected_with_task_and_fields(run_tasks, run_again, make_task):

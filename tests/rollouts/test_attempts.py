@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from nemo_gym.rollouts.attempts import AttemptLimits
 from nemo_gym.rollouts.job import AttemptSettings
+from nemo_gym.rollouts.runner import AttemptLimits
 
 
 def failing(kind: str, until: int) -> dict[str, object]:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from nemo_gym.errors import DataError
 from nemo_gym.rollouts.job import CollectionSettings
-from nemo_gym.rollouts.usage import PriceFile, Tokens, Usage
+from nemo_gym.rollouts.usage import PriceFile, Tokens, Usage, tokens_of
 from nemo_gym.schemas.row import Row
 from tests.conftest import PATIENCE_S
 from tests.waiting import async_until
@@ -108,19 +108,23 @@ async def test_run_ends_after_max_seconds(run_tasks, run_again, make_task, agent
     assert (await run_again()).summary.scored == 5
 
 
+def add(usage, row):
+    usage.add(tokens_of(row), is_scored=row.failure_class is None)
+
+
 def test_failed_attempts_with_known_tokens_are_counted():
     usage = Usage()
-    usage.add(rollout(input_tokens=10, output_tokens=5, input_tokens_details={"cached_tokens": 4}))
-    usage.add(Row({"_ng_failure_class": "timeout"}))
-    usage.add(Row({**rollout(input_tokens=1, output_tokens=1).fields, "_ng_failure_class": "judge_failed"}))
-    usage.add(Row({"response": {"usage": {"input_tokens": None}}, "reward": 1.0}))
+    add(usage, rollout(input_tokens=10, output_tokens=5, input_tokens_details={"cached_tokens": 4}))
+    add(usage, Row({"_ng_failure_class": "timeout"}))
+    add(usage, Row({**rollout(input_tokens=1, output_tokens=1).fields, "_ng_failure_class": "judge_failed"}))
+    add(usage, Row({"response": {"usage": {"input_tokens": None}}, "reward": 1.0}))
     assert (usage.tokens, usage.rollouts, usage.unknown) == (Tokens(11, 4, 6), 2, 1)
 
 
 def test_cached_input_has_its_own_price(prices):
     usage = Usage()
-    usage.add(rollout(input_tokens=10, output_tokens=5, input_tokens_details={"cached_tokens": 4}))
-    usage.add(rollout("unknown", input_tokens=10, output_tokens=5))
+    add(usage, rollout(input_tokens=10, output_tokens=5, input_tokens_details={"cached_tokens": 4}))
+    add(usage, rollout("unknown", input_tokens=10, output_tokens=5))
     listed = PriceFile.read(prices)
     assert usage.cost(listed) == 6 + 2 + 10
     assert usage.described(listed) == (

@@ -194,10 +194,10 @@ async def test_overwrite_removes_the_earlier_run(run_tasks, make_task):
 
 async def test_overwrite_with_invalid_rows_keeps_earlier_run(run_tasks, make_task):
     first = await run_tasks([make_task(0)])
-    before = {path: path.read_bytes() for path in first.files.results.parent.iterdir()}
+    before = {path: path.read_bytes() for path in first.files.results.parent.rglob("*") if path.is_file()}
     with pytest.raises(DataError):
         await run_tasks([{"responses_create_params": {}}], overwrite=True)
-    assert {path: path.read_bytes() for path in first.files.results.parent.iterdir()} == before
+    assert {path: path.read_bytes() for path in before} == before
 
 
 async def test_input_that_the_run_would_replace_is_rejected(run_tasks, make_task):
@@ -220,14 +220,16 @@ async def test_failures_can_be_rows_of_another_run(run_tasks, make_task, tmp_pat
 
 def test_run_files_are_written_next_to_the_output(tmp_path):
     files = RunFiles(results=tmp_path / "a.b.jsonl")
-    paths = [files.materialized, files.failures, files.metrics, files.logs, files.prepared.parent]
+    paths = [files.materialized, files.failures, files.metrics, files.record, files.folder, files.prepared.parent]
     assert [path.name for path in paths] == [
         "a.b_materialized_inputs.jsonl",
         "a.b_failures.jsonl",
         "a.b_aggregate_metrics.json",
-        "a.b_logs",
+        "a.b_run.json",
+        "a.b_run",
         "a.b",
     ]
+    assert {path.parent for path in (files.logs, files.output_of_command, files.ungraded)} == {files.folder}
     assert RunFiles(results=tmp_path / "x").prepared.parent.name == "x_data"
 
 
@@ -255,8 +257,8 @@ def test_full_disk_ends_the_run_with_one_message(agent, make_task, write_tasks, 
     kept = sum(1 for _ in jsonl.read_rows(out))
     assert 0 < kept < 50
     assert finished.stdout.strip() == (
-        f"DataError: {out}: cannot be written to (File too large). The {kept} scored rollouts are saved in "
-        f"{out}. Free some disk space, then resume with --resume."
+        f"DataError: {out}: cannot be written to (File too large). Free some disk space, then resume with --resume. "
+        f"The {kept} scored rollouts are saved in {out}."
     )
     assert out.read_bytes().endswith(b"}\n")
 

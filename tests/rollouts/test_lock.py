@@ -55,7 +55,7 @@ def test_second_run_is_rejected_with_holders_process(files, holder):
     )
 
 
-@each_case("suffix", [".jsonl", "_failures.jsonl", "_materialized_inputs.jsonl", "_run.json", "_line_digests.bin"])
+@each_case("suffix", [".jsonl", "_failures.jsonl", "_materialized_inputs.jsonl", "_run.json"])
 def test_pipe_in_place_of_a_file_is_rejected(tmp_path, suffix):
     pipe = tmp_path / suffix / f"out{suffix}"
     pipe.parent.mkdir()
@@ -125,6 +125,27 @@ def test_unwritable_folder_is_reported(tmp_path):
     files = RunFiles(results=tmp_path / "file" / "out.jsonl")
     with pytest.raises(DataError, match="cannot create its folder"), locked(files):
         pass
+
+
+@each_case("occupy", [Path.touch, lambda path: path.symlink_to("missing")])
+def test_other_file_in_place_of_the_folder_is_rejected(tmp_path, occupy):
+    files = RunFiles(results=tmp_path / occupy.__name__ / "out.jsonl")
+    files.results.parent.mkdir()
+    occupy(files.folder)
+    before = list(files.results.parent.iterdir())
+    with pytest.raises(DataError, match=r"out_run: the run's folder cannot be created \(File exists\)"), locked(files):
+        pass
+    assert list(files.results.parent.iterdir()) == before
+
+
+def test_only_an_empty_folder_is_removed(files):
+    with locked(files):
+        files.logs.mkdir()
+    assert files.logs.is_dir()
+    files.logs.rmdir()
+    with locked(files):
+        assert files.folder.is_dir()
+    assert not files.folder.exists()
 
 
 def test_folder_as_output_is_rejected_with_suggestion(tmp_path):

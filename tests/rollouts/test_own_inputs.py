@@ -48,7 +48,7 @@ def test_extra_root_with_the_same_file_is_not_noted(folders):
 
 WRITTEN = (
     "w.jsonl", "w_materialized_inputs.jsonl", ".w_materialized_inputs.jsonl.staged", "w_failures.jsonl", "w_run.json",
-    "w_line_digests.bin", "w_aggregate_metrics.json", "w_output.log", ".w.jsonl.lock", "w_logs/server.log",
+    "w_run/ledger.jsonl", "w_run/output.log", "w_run/logs/server.log", "w_aggregate_metrics.json", ".w.jsonl.lock",
 )  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def test_input_that_the_run_would_write_is_rejected(name, spell, words, folders,
     here, _ = folders
     (here / "sub").mkdir(exist_ok=True)
     path = here / name
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     (here / "link.jsonl").unlink(missing_ok=True)
     path.write_text(CONTENT)
     try:

@@ -9,10 +9,10 @@ from itertools import islice
 import pytest
 
 from nemo_gym.metrics.intervals import mean_interval
-from nemo_gym.rollouts.budget import STARTED_GRADUALLY
-from nemo_gym.rollouts.collector import shuffled_by_repeat
+from nemo_gym.rollouts.budget import STARTED_GRADUALLY, Precision, Sample
+from nemo_gym.rollouts.collector import by_repeat
+from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.outcome import Outcome, Record
-from nemo_gym.rollouts.precision import Precision, Sample
 from nemo_gym.schemas.row import Row, TaskKey
 from tests.conftest import PATIENCE_S
 from tests.waiting import async_until
@@ -73,12 +73,12 @@ async def test_discarded_results_do_not_count(run_tasks, make_task):
 
 async def test_first_repeats_of_random_tasks_start_first(run_tasks, make_task):
     run = await run_tasks([make_task(n) for n in range(50)], num_repeats=2)
-    keys = [row.key for row in shuffled_by_repeat(run.files.materialized)]
+    keys = [row.key for row in by_repeat(run.files.materialized, shuffles=True)]
     assert [key.repeat for key in keys] == [0] * 50 + [1] * 50
     tasks = [key.task for key in keys[:50]]
     assert sorted(tasks) == list(range(50))
     assert tasks != sorted(tasks)
-    assert keys == [row.key for row in shuffled_by_repeat(run.files.materialized)]
+    assert keys == [row.key for row in by_repeat(run.files.materialized, shuffles=True)]
 
 
 def test_rollouts_after_running_one_do_not_count():
@@ -105,7 +105,7 @@ def test_equal_rewards_between_0_and_1_never_end_run(reward):
 
 def test_reason_stays_if_running_rollouts_widen_interval(tmp_path):
     rows = [Row({"_ng_task_index": n, "_ng_rollout_index": 0, "agent_ref": {"name": "sound"}}) for n in range(100)]
-    precision = Precision(0.1, tmp_path / "out.jsonl")
+    precision = Precision(0.1, RunFiles(results=tmp_path / "out.jsonl"))
     pending = precision.within(iter(rows))
     started = list(islice(pending, 60))
     for row in started[:40]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 
@@ -135,7 +134,9 @@ async def test_unplanned_results_do_not_count(run_tasks, run_again, make_task, c
     with jsonl.Appender(first.files.results) as file:
         for repeat in range(3):
             file.write({"_ng_task_index": 7, "_ng_rollout_index": repeat, "reward": 1.0})
-    run = await run_again()
+    with pytest.raises(DataError, match=r"out\.jsonl:2, .*out\.jsonl:4: added or changed since"):
+        await run_again()
+    run = await run_again(resume_from_cache="force")
     assert (run.summary.planned, run.summary.scored, run.summary.unresolved) == (1, 1, 0)
     assert "3 rollouts scored earlier do not belong to a task of this run" in caplog.text
 
@@ -197,19 +198,18 @@ async def test_removed_and_moved_lines_are_accepted(run_tasks, run_again, make_t
     assert (again.summary.scored, again.summary.kept) == (5, len(kept))
 
 
-@pytest.mark.parametrize("size", [None, 0, 20])
-async def test_lost_digests_do_not_prevent_a_resume(run_tasks, run_again, make_task, size):
+@pytest.mark.parametrize("share", [None, 0.0, 0.5, 0.9])
+async def test_lost_events_do_not_prevent_a_resume(run_tasks, run_again, make_task, share):
     first = await run_tasks([make_task(n) for n in range(5)])
-    digests = first.files.digests
-    assert digests.stat().st_size == 40
-    if size is None:
-        # A run of an older version has none.
-        digests.unlink()
+    ledger = first.files.ledger
+    if share is None:
+        # A run of an older version has no ledger, and a copy may have been made without it.
+        ledger.unlink()
     else:
-        os.truncate(digests, size)
+        os.truncate(ledger, int(ledger.stat().st_size * share))
     assert (await run_again()).summary.kept == 5
     first.files.results.write_bytes(first.files.results.read_bytes().replace(b'"reward":1.0', b'"reward":2.0'))
-    with pytest.raises(DataError, match=r"out\.jsonl:5: added or changed since"):
+    with pytest.raises(DataError, match=r"out\.jsonl:1, .*out\.jsonl:5: added or changed since"):
         await run_again()
 
 
@@ -220,8 +220,16 @@ async def test_truncated_results_are_resumed(run_tasks, run_again, make_task):
     assert (again.summary.scored, again.summary.kept) == (5, 4)
 
 
-async def test_lines_of_an_older_version_are_accepted(run_tasks, run_again, make_task):
+async def test_run_without_ledger_is_resumed(run_tasks, run_again, make_task):
     first = await run_tasks([make_task(n) for n in range(5)])
-    lines = first.files.results.read_bytes().splitlines()
-    first.files.digests.write_bytes(b"".join(hashlib.blake2b(line, digest_size=8).digest() for line in lines))
+    first.files.ledger.unlink()
     assert (await run_again()).summary.kept == 5
+
+
+async def test_removed_event_is_noticed(run_tasks, run_again, make_task):
+    first = await run_tasks([make_task(n) for n in range(5)])
+    lines = first.files.ledger.read_bytes().splitlines(keepends=True)
+    removed = next(line for line in lines if b'"event":"ended"' in line)
+    first.files.ledger.write_bytes(b"".join(line for line in lines if line != removed))
+    again = await run_again()
+    assert (again.summary.planned, again.summary.kept, len(again.keys)) == (5, 5, 5)

@@ -10,12 +10,14 @@ import socket
 
 import orjson
 import pytest
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
-from nemo_gym import config
+from nemo_gym.config.loading import load
 from nemo_gym.config.secret_values import SecretValues
+from nemo_gym.config.shared_run import SharedRun
+from nemo_gym.config.subject import RunSubject
+from nemo_gym.published.whole_config import run_of_config
 from nemo_gym.rollouts.run_record import masked_command
-from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.version import __version__
 from tests.each_case import each_case
 
@@ -117,12 +119,17 @@ def servers(tmp_path):
     return path
 
 
+def subject_of(config: DictConfig) -> RunSubject:
+    return RunSubject.of_run(run_of_config(config))
+
+
 @pytest.fixture(params=["started here", "running already"])
 def subject(request, servers):
-    """The subject of the same servers, from their YAML or from their head server's configuration."""
+    """The subject of the same servers, from their YAML or as their head server describes them."""
     if request.param == "running already":
-        return RunSubject.of_config(OmegaConf.create(SERVERS))
-    return RunSubject.of_run(config.load([str(servers)], [], skip_dotenv=True))
+        run = load([str(servers)], [], skip_dotenv=True)
+        return SharedRun.model_validate_json(SharedRun.of(run).model_dump_json(exclude_defaults=True)).subject
+    return RunSubject.of_run(load([str(servers)], [], skip_dotenv=True))
 
 
 def test_models_are_recorded_without_addresses_and_secrets(subject):
@@ -142,9 +149,18 @@ def test_models_are_recorded_without_addresses_and_secrets(subject):
     assert "4711" not in subject.model_dump_json()
 
 
+def test_headers_are_not_recorded():
+    block = "m: {responses_api_models: {x: {entrypoint: app.py, default_headers: {x-login: hunter2}}}}"
+    assert subject_of(OmegaConf.create(block)).models["m"] == {
+        "type": "responses_api_models",
+        "implementation": "x",
+        "entrypoint": "app.py",
+    }
+
+
 def test_config_hash_ignores_addresses_and_keys():
     def hash_of(text: str) -> str | None:
-        return RunSubject.of_config(OmegaConf.create(text)).config_hash
+        return subject_of(OmegaConf.create(text)).config_hash
 
     assert hash_of(SERVERS.replace("4711", "4712").replace("hunter2", "hunter3")) == hash_of(SERVERS)
     assert hash_of(SERVERS.replace("parser: true", "parser: false")) != hash_of(SERVERS)
@@ -152,8 +168,8 @@ def test_config_hash_ignores_addresses_and_keys():
 
 def test_model_name_that_no_server_reads_is_ignored():
     sample = "policy_model: {responses_api_models: {sample_model: {entrypoint: app.py, seed: 1}}}\npolicy_model_name: "
-    before = RunSubject.of_config(OmegaConf.create(f"{sample}echo"))
-    now = RunSubject.of_config(OmegaConf.create(f"{sample}other"))
+    before = subject_of(OmegaConf.create(f"{sample}echo"))
+    now = subject_of(OmegaConf.create(f"{sample}other"))
     assert (before.policy_model_name, now.differences_from(before)) == (None, [])
     # An earlier version recorded the name.
     earlier = before.model_copy(update={"policy_model_name": "echo"})
@@ -161,11 +177,11 @@ def test_model_name_that_no_server_reads_is_ignored():
 
 
 def test_model_name_counts_without_a_model_server():
-    assert RunSubject.of_config(OmegaConf.create({"policy_model_name": "qwen"})).policy_model_name == "qwen"
+    assert subject_of(OmegaConf.create({"policy_model_name": "qwen"})).policy_model_name == "qwen"
 
 
 def test_changed_model_name_is_reported_once(subject):
-    other = RunSubject.of_config(OmegaConf.create(SERVERS.replace("name: qwen", "name: llama")))
+    other = subject_of(OmegaConf.create(SERVERS.replace("name: qwen", "name: llama")))
     assert other.differences_from(subject) == ["policy_model_name qwen → llama"]
 
 

@@ -136,7 +136,7 @@ async def test_unknown_agent_is_reported_with_known_ones(client):
         "agent_failed",
         "absent",
     )
-    assert "no server is named 'absent'; there are: mute, sick, sound" in record.row.failure_message
+    assert "no server is named 'absent'; there are: graders, mute, sick, sound, team" in record.row.failure_message
 
 
 async def test_invalid_row_is_recorded_as_a_failure(client):

@@ -13,12 +13,12 @@ import orjson
 import pytest
 
 from nemo_gym import jsonl
-from nemo_gym.config import DatasetConfig
+from nemo_gym.config.models import DatasetConfig
 from nemo_gym.data.gather import AgentDataset, rows_of
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.jsonl import write_rows
+from nemo_gym.rollouts.amending import place_of
 from nemo_gym.rollouts.job import CollectionSettings
-from nemo_gym.rollouts.matching import place_of
 from nemo_gym.rollouts.tasks import TaskPlan
 from tests.each_case import each_case
 

@@ -3,7 +3,7 @@
 import pytest
 from omegaconf import OmegaConf
 
-from nemo_gym.config import load
+from nemo_gym.config.loading import load
 from nemo_gym.errors import ConfigError
 from nemo_gym.sandbox import config as published_config
 from nemo_gym.sandbox import (

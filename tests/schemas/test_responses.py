@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nemo_gym.schemas.items import HostedItem, McpCall
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
 from tests.each_case import each_case
 
@@ -26,3 +27,13 @@ def test_assistant_message_without_id_is_part_of_text(message):
     output = [first, heard, {**said, **message}, heard]
     response = Response.model_validate({"id": "r", "created_at": 0, "model": "m", "output": output})
     assert (response.last_text, response.output_text) == ("Two.", "One.Two.")
+
+
+@each_case(("left_out", "kind"), [((), McpCall), (("server_label",), HostedItem)])
+def test_mcp_call_of_an_endpoint_is_kept(left_out, kind):
+    call = {"type": "mcp_call", "id": "c", "name": "look", "arguments": "{}", "server_label": "sky", "own": 1}
+    given = {key: value for key, value in call.items() if key not in left_out}
+    (item,) = ResponseCreateParams.model_validate({"input": [given]}).input
+    assert (type(item), item.model_dump(exclude_unset=True)) == (kind, given)
+    made = McpCall(id="c", name="look", arguments="{}", server_label="sky")
+    assert made.model_dump(exclude_unset=True)["type"] == "mcp_call"

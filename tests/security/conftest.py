@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from nemo_gym import config
 from nemo_gym.calls.client import ServerClient
+from nemo_gym.config.loading import load
+from nemo_gym.config.models import RunConfig, ServerConfig
 from nemo_gym.config.process import HeadSettings, ProcessSettings
 from nemo_gym.config.settings import BaseRunServerInstanceConfig
-from nemo_gym.contract import open_environment
+from nemo_gym.contract.environment import open_environment
 from nemo_gym.process.head import Head
 from nemo_gym.process.serve import load_module, server_class
 from nemo_gym.servers.base import SimpleServer
@@ -27,6 +28,7 @@ from responses_api_agents.harness_agent.app import HarnessAgent
 from responses_api_agents.reflection_agent.app import ReflectionAgent
 from responses_api_agents.single_agent_turn.app import SingleAgentTurnServer
 from responses_api_models.local_vllm_model.app import LocalVLLMModel
+from responses_api_models.local_vllm_model_proxy.app import LocalVLLMModelProxy
 from responses_api_models.reward_model.app import RewardModel
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -120,13 +122,15 @@ def _agent(name: str) -> SimpleServer:
         )  # fmt: skip
     environment = AGENTS[name]
     configs = REPOSITORY / "resources_servers" / environment / "configs"
-    run = config.load([configs / f"{environment}.yaml", SAMPLE_MODEL], skip_dotenv=True, require_servers=True)
+    run = load([configs / f"{environment}.yaml", SAMPLE_MODEL], skip_dotenv=True, require_servers=True)
     agent = next(each for each in run.servers_of("responses_api_agents") if each.implementation == name)
     model = FakeModel(["I am sure that the answer is \\boxed{A}."])
     return make_server(_class_of(run, agent), model=model, servers=[_environment(environment)], **agent.settings)
 
 
 def _model(name: str, endpoint: str) -> SimpleServer:
+    if name == "litellm_model":
+        pytest.importorskip("litellm", reason="make test-litellm installs litellm in an environment of its own")
     if name == "reward_model":
         # It needs an endpoint with routes of its own, or none.
         return connected_server(RewardModel, {"name": name, "host": "127.0.0.1", "port": 0, "api": "embedded"})
@@ -141,12 +145,12 @@ def _model(name: str, endpoint: str) -> SimpleServer:
         for model in ("policy", "reward", "genrm")
         for word in (f"+{model}_base_url={endpoint}/v1", f"+{model}_api_key=nothing", f"+{model}_model_name=sample")
     ]
-    run = config.load([path], words, skip_dotenv=True, require_servers=True)
+    run = load([path], words, skip_dotenv=True, require_servers=True)
     server = next(each for each in run.servers_of("responses_api_models") if each.implementation == name)
     return make_server(_class_of(run, server), **server.settings)
 
 
-def _class_of(run: config.RunConfig, server: config.ServerConfig) -> Any:
+def _class_of(run: RunConfig, server: ServerConfig) -> Any:
     search_path = list(sys.path)
     try:
         settings = ProcessSettings.of(run, server, cookie_secret="of no importance")
@@ -176,6 +180,11 @@ def address_of(loop: Loop) -> Callable[[str], str]:
                 built = _environment(name)
             elif tier == "responses_api_agents":
                 built = _agent(name)
+            elif name == "local_vllm_model_proxy":
+                engines = _model("local_vllm_model", "")
+                loop.serve(engines)
+                own = {"type": tier, "name": engines.config.name}
+                built = make_server(LocalVLLMModelProxy, name="proxy", servers=[engines], model_server=own)
             else:
                 endpoint = "" if name == "sample_model" else address("responses_api_models/sample_model")
                 built = _model(name, endpoint)

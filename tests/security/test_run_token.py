@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from nemo_gym import config
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.running import RunRecord
 from nemo_gym.config.access import configured_token, needs_token
 from nemo_gym.config.hosts import is_loopback, leads_to
+from nemo_gym.config.loading import load
 from nemo_gym.config.masking import is_secret_key
 from nemo_gym.config.models import RunConfig
 from nemo_gym.config.sandbox_networks import networked_sandbox
@@ -28,7 +28,8 @@ pytestmark = pytest.mark.slow
 TOKEN = "a-token-of-the-users-own-0123456789"
 CLOSED = [
     ("GET", "/tools"), ("POST", "/verify"), ("POST", "/run"), ("GET", "/metrics"), ("GET", "/openapi.json"),
-    ("GET", "/server_instances"), ("GET", "/global_config_dict_yaml"), ("POST", "/"), ("GET", "/no/such/path"),
+    ("GET", "/server_instances"), ("GET", "/global_config_dict_yaml"), ("GET", "/run"), ("POST", "/"),
+    ("GET", "/no/such/path"),
 ]  # fmt: skip
 ROW = {"responses_create_params": {"input": "hi"}, "agent_ref": {"name": "asker"}}
 AGENT = """
@@ -241,7 +242,7 @@ def test_loopback_can_require_the_token(workplace):
 )
 def test_invalid_access_settings_are_rejected(words, problem):
     with pytest.raises(ConfigError, match=re.escape(problem)) as refused:
-        config.load([], words, skip_dotenv=True)
+        load([], words, skip_dotenv=True)
     assert str(refused.value).startswith("command line: ")
 
 

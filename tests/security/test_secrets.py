@@ -193,7 +193,7 @@ def texts(place, output):
 
 
 def log_of(output, place):
-    return (output.parent / "out_logs" / "leaking.log").read_text()
+    return (output.parent / "out_run" / "logs" / "leaking.log").read_text()
 
 
 def test_run_used_every_key(collected, shared_workplace):

@@ -33,12 +33,11 @@ from tests.each_case import each_case
 OPEN, CLOSE = "/v1/agent_sessions", "/v1/agent_sessions/close"
 SEED = {
     "agent_session_id": "a-1",
-    "resources_session_id": "r-1",
     "episode_id": {"rollout_id": "3-0", "attempt": 1},
-    "task_id": {"taskset": "puzzles", "task_id": "t-1"},
-    "task_data": {"word": "plum"},
+    "task_id": {"taskset": "puzzles", "task_id": "plum"},
 }
-CLOSING = {"agent_session_id": "a-1"}
+CLOSING = {"agent_session_id": "a-1", "episode_id": SEED["episode_id"]}
+NOTHING_LEFT = {"agent_observations": None, "resources_cookies": {}}
 
 
 @dataclass
@@ -58,7 +57,7 @@ class Plain(SimpleResponsesAPIAgent):
 
 
 class Keeper(Plain):
-    """An agent that opens something for each session. `task_data` selects what fails."""
+    """An agent that opens something for each session. The id of the task selects what fails."""
 
     opened: list[str] = Field(default_factory=list)
     closed: list[str] = Field(default_factory=list)
@@ -66,7 +65,7 @@ class Keeper(Plain):
     ended: Any = Field(default_factory=asyncio.Event)
 
     async def _seed_agent_session_state(self, body: AgentSeedSessionRequest) -> Notes:
-        word = body.task_data["word"]
+        word = body.task_id.task_id
         self.opened.append(word)
         self.begun.set()
         state = Notes(request=body, word=word)
@@ -93,16 +92,16 @@ async def over_http(agent: SimpleResponsesAPIAgent) -> AsyncIterator[httpx.Async
 
 
 def seed_of(word: str, session_id: str = "a-1") -> dict[str, Any]:
-    return {**SEED, "agent_session_id": session_id, "task_data": {"word": word}}
+    return {**SEED, "agent_session_id": session_id, "task_id": {"taskset": "puzzles", "task_id": word}}
 
 
 async def test_hooks_receive_the_request_and_its_state():
     keeper = make_server(Keeper, name="keeper")
     async with serving(keeper) as client:
-        assert (await client.post(OPEN, json=SEED)).json() == CLOSING
+        assert (await client.post(OPEN, json=SEED)).json() == {"agent_session_id": "a-1"}
         answer = (await client.post("/v1/responses", json={"input": "hi"})).json()
         assert answer["output"][0]["content"][0]["text"] == "plum"
-        assert (await client.post(CLOSE, json=CLOSING)).json() == {**CLOSING, "closed": True}
+        assert (await client.post(CLOSE, json=CLOSING)).json() == {"closed": True, **NOTHING_LEFT}
         assert (keeper.opened, keeper.closed) == (["plum"], ["plum"])
 
 
@@ -111,7 +110,7 @@ async def test_retried_calls_open_and_close_once():
     async with serving(keeper) as client:
         opened = [(await client.post(OPEN, json=SEED)).json() for _ in range(2)]
         closed = [(await client.post(CLOSE, json=CLOSING)).json()["closed"] for _ in range(2)]
-    assert (opened, closed) == ([CLOSING, CLOSING], [True, False])
+    assert (opened, closed) == ([{"agent_session_id": "a-1"}] * 2, [True, False])
     assert (keeper.opened, keeper.closed) == (["plum"], ["plum"])
 
 
@@ -149,6 +148,52 @@ async def test_session_id_belongs_to_one_episode():
         assert "'a-1' is already open for another episode" in answer.json()["detail"]
 
 
+async def test_session_is_closed_only_for_its_episode():
+    keeper = make_server(Keeper, name="keeper")
+    async with over_http(keeper) as client:
+        await client.post(OPEN, json=SEED)
+        answer = await client.post(CLOSE, json={**CLOSING, "episode_id": {"rollout_id": "4-0"}})
+        assert (answer.status_code, keeper.closed) == (409, [])
+        assert (await client.post(CLOSE, json={"agent_session_id": "a-1"})).status_code == 422
+
+
+class Reporter(Keeper):
+    """An agent that uses the tools of its session, and reports what it did."""
+
+    async def _close_agent_session_state(self, state: Notes) -> AgentCloseSessionResponse:
+        await super()._close_agent_session_state(state)
+        return AgentCloseSessionResponse(agent_observations={"source": "me"}, resources_cookies={"seat": "2"})
+
+    async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        session_id = self._agent_session_id_from_request(request)
+        if session_id is None:
+            return reply(" ".join(access.name for access in self.effective_tool_accesses()))
+        session = self._require_agent_session("lost" if body.input == "lost" else session_id)
+        accesses = {access.name: access for access in self.effective_tool_accesses(session)}
+        return reply(f"{accesses['words'].base_url} {accesses['notes'].connection.url} {len(accesses)}")
+
+
+def access_to(name: str, url: str) -> dict[str, Any]:
+    return {"kind": "direct_http", "name": name, "base_url": url}
+
+
+async def test_session_reaches_its_tools_with_the_configured_ones():
+    notes = {"kind": "mcp", "name": "notes", "connection": {"url": "http://notes"}}
+    configured = [access_to("words", "http://configured"), notes]
+    async with over_http(make_server(Reporter, name="reporter", tool_accesses=configured)) as client:
+
+        async def said(words: str) -> str:
+            answer = await client.post("/v1/responses", json={"input": words})
+            return answer.json()["output"][0]["content"][0]["text"] if answer.is_success else str(answer.status_code)
+
+        assert await said("hi") == "words notes"
+        await client.post(OPEN, json={**SEED, "tool_accesses": [access_to("words", "http://mine")]})
+        assert await said("hi") == "http://mine http://notes 2"
+        assert await said("lost") == "409"
+        closed = (await client.post(CLOSE, json=CLOSING)).json()
+        assert closed == {"closed": True, "agent_observations": {"source": "me"}, "resources_cookies": {"seat": "2"}}
+
+
 async def test_empty_session_id_is_rejected():
     async with over_http(make_server(Keeper, name="keeper")) as client:
         assert (await client.post(OPEN, json=seed_of("plum", ""))).status_code == 422
@@ -173,7 +218,7 @@ async def test_idle_sessions_are_closed():
 
 async def test_agent_without_hooks_has_sessions_too():
     async with serving(make_server(Plain, name="plain")) as client:
-        assert (await client.post(OPEN, json=SEED)).json() == CLOSING
+        assert (await client.post(OPEN, json=SEED)).json() == {"agent_session_id": "a-1"}
         assert (await client.post("/v1/responses", json={"input": "hi"})).status_code == 200
         assert (await client.post(CLOSE, json=CLOSING)).json()["closed"] is True
 
@@ -182,18 +227,18 @@ class OwnRoutes(Plain):
     """An agent that replaces the routes' methods."""
 
     async def seed_agent_session(self, body: AgentSeedSessionRequest) -> AgentSeedSessionResponse:
-        return AgentSeedSessionResponse(agent_session_id=f"mine-{body.task_id.task_id}", seen=body.task_data)
+        return AgentSeedSessionResponse(agent_session_id=f"mine-{body.task_id.task_id}", seen=body.tool_accesses)
 
     async def close_agent_session(self, body: AgentCloseSessionRequest) -> AgentCloseSessionResponse:
-        return AgentCloseSessionResponse(closed=body.agent_session_id == "mine-t-1")
+        return AgentCloseSessionResponse(closed=body.agent_session_id == "mine-plum")
 
 
 async def test_agent_may_replace_the_session_methods():
     async with serving(make_server(OwnRoutes, name="own")) as client:
         opened = (await client.post(OPEN, json=SEED)).json()
-        assert opened == {"agent_session_id": "mine-t-1", "seen": {"word": "plum"}}
-        closed = await client.post(CLOSE, json={"agent_session_id": "mine-t-1"})
-        assert closed.json() == {"agent_session_id": None, "closed": True}
+        assert opened == {"agent_session_id": "mine-plum", "seen": []}
+        closed = await client.post(CLOSE, json={**CLOSING, "agent_session_id": "mine-plum"})
+        assert closed.json() == {"closed": True, **NOTHING_LEFT}
 
 
 @each_case(
@@ -203,6 +248,8 @@ async def test_agent_may_replace_the_session_methods():
         ({"episode_id": {"rollout_id": "3-0", "attempt": -1}}, "episode_id.attempt"),
         ({"task_id": {"taskset": "puzzles"}}, "task_id.task_id"),
         ({"surprise": 1}, "surprise"),
+        ({"tool_accesses": [{"kind": "carrier pigeon", "name": "words"}]}, "tool_accesses.0"),
+        ({"tool_accesses": [{"kind": "mcp", "name": "words"}]}, "tool_accesses.0.mcp.connection"),
     ],
 )
 async def test_session_requests_are_strict(changes, where):
@@ -211,11 +258,13 @@ async def test_session_requests_are_strict(changes, where):
         assert answer.status_code == 422
         assert where in [".".join(map(str, each["loc"][1:])) for each in answer.json()["detail"]]
         incomplete = {key: SEED[key] for key in SEED if key != where.partition(".")[0]}
-        assert (await client.post(OPEN, json=incomplete)).status_code == (422 if where != "surprise" else 200)
+        assert (await client.post(OPEN, json=incomplete)).status_code == (
+            422 if where.startswith(("episode_id", "task_id")) else 200
+        )
 
 
 def test_episode_id_is_frozen_and_names_its_capture():
     assert [EpisodeId(rollout_id="3-0", attempt=n).capture_key for n in (0, 2)] == ["3-0", "3-0-a2"]
     with pytest.raises(ValidationError):
         EpisodeId(rollout_id="3-0").rollout_id = "4-0"
-    assert TaskId(taskset="puzzles", task_id="t-1") == TaskId.model_validate(SEED["task_id"])
+    assert TaskId(taskset="puzzles", task_id="plum") == TaskId.model_validate(SEED["task_id"])

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from nemo_gym.calls.address_book import AddressBook
-from nemo_gym.rollouts.attempts import AttemptLimits
 from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.job import AttemptSettings
 from nemo_gym.rollouts.outcome import Outcome, Record
 from nemo_gym.rollouts.run_watch import RunWatch
+from nemo_gym.rollouts.runner import AttemptLimits
 from nemo_gym.schemas.row import Row
 from nemo_gym.training.batch import Batch, Task
 from nemo_gym.training.policies import PolicyRunner

@@ -9,14 +9,20 @@ import threading
 import traceback
 from collections import Counter
 from contextlib import aclosing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nemo_gym.errors import EnvironmentFailed, HeadServerNotFoundError, InvalidTask, LaunchError, UsageError
-from nemo_gym.jsonl import dump_line
+from nemo_gym.errors import DataError, EnvironmentFailed, HeadServerNotFoundError, InvalidTask, LaunchError, UsageError
+from nemo_gym.jsonl import dump_line, read_rows
+from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.ledger import read
+from nemo_gym.rollouts.ledger_check import agree
+from nemo_gym.schemas.row import Row
 from nemo_gym.training import SyncTrainingClient, TrainingClient
+from nemo_gym.viewer.library import Library
 
 pytestmark = pytest.mark.slow
 
@@ -272,3 +278,131 @@ async def test_documented_loop_runs(run, tmp_path):
     steps = [step async for step in names["train"](rows)]
     assert [advantage for _, advantage in steps] == [0.0] * 16
     assert {"".join(map(chr, sequence.completion_ids)) for sequence, _ in steps} == {"echo: ho!", "echo: hm"}
+
+
+# Dynamic sampling
+
+
+async def test_step_samples_until_it_has_enough_groups(run):
+    read, asked = [], []
+
+    def rows():
+        for number in count():
+            read.append(number)
+            yield row("ho!" if number % 3 else "hm", number=number)
+
+    def is_wanted(group):
+        asked.append(group.row["number"])
+        return group.rewards == [1.0, 1.0]
+
+    source, taken = rows(), []
+    async with TrainingClient(run, in_flight=12) as client:
+        for _ in range(4):
+            groups = await groups_of(client, source, 2, wanted=5, keep=is_wanted)
+            assert [group.rewards for group in groups] == [[1.0, 1.0]] * 5
+            taken += [group.row["number"] for group in groups]
+            chosen = client.selection
+            assert (chosen.kept, chosen.kept - chosen.carried + chosen.dropped <= 15) == (5, True)
+        # Each group was judged once, and each one that was kept has reached the trainer or is carried over.
+        carried, owed = [group.row["number"] for group in client._carried], [each["number"] for each in client._owed]
+    assert len(set(asked)) == len(asked)
+    assert sorted(number for number in asked if number % 3) == sorted(taken + carried)
+    assert sorted({*asked, *owed}) == read
+
+
+async def test_step_ends_with_too_few_groups_at_its_limit(run):
+    async with TrainingClient(run) as client:
+        assert (
+            await groups_of(client, (row("hm") for _ in count()), 2, wanted=2, keep=lambda group: False, most=2) == []
+        )
+        assert (client.selection.dropped, client.selection.dropped_share) == (4, 1.0)
+        # Rows that end earlier end the step, too.
+        assert len(await groups_of(client, [row("hm")] * 2, 2, wanted=5)) == 2
+        with pytest.raises(UsageError, match="wanted=0, most=3: both must be at least 1"):
+            await groups_of(client, [row("hm")], 2, wanted=0)
+
+
+# Staleness
+
+
+@pytest.mark.parametrize("on_stale", ["mask", "drop", "cancel"])
+async def test_no_trained_rollout_is_staler_than_allowed(run, on_stale):
+    rows = [row("ho!", pause_s=0.05 * (number % 5)) for number in range(24)]
+    trained = masked = 0
+    async with TrainingClient(run, in_flight=16, max_staleness=2, on_stale=on_stale) as client:
+        async for group in client.rollouts(rows, 2):
+            assert max([client.staleness(each) for each in group.rollouts if not Row(each.result).is_masked
+                        and each.failure is None], default=0) <= 2  # fmt: skip
+            trained += len(group.rewards)
+            masked += 2 - len(group.rewards)
+            client.set_policy()
+    assert (trained + masked, trained > 0, masked > 0) == (48, True, True)
+
+
+async def test_running_rollout_is_cancelled_when_it_is_too_stale(run):
+    async with TrainingClient(run, max_staleness=1, on_stale="cancel") as client:
+        groups = client.rollouts([row("slow", pause_s=3600.0), row("ho!")])
+        assert (await anext(groups)).rewards == [1.0]
+        client.set_policy()
+        client.set_policy()
+        (cancelled,) = (await anext(groups)).rollouts
+        assert str(cancelled.failure) == "too stale: version 0 of the policy began it, and version 2 is newest"
+        assert (cancelled.failure.failure_class, cancelled.policy_version) == ("cancelled", 0)
+        assert await anext(groups, None) is None
+
+
+# A record
+
+
+async def test_rollouts_are_recorded_like_those_of_a_run(run, tmp_path):
+    output = tmp_path / "train.jsonl"
+    async with TrainingClient(run, record=output, in_flight=4) as client:
+        first = await groups_of(client, [row("ho!", fails_at=1), row("hm")], 2)
+        client.set_policy()
+        client.note(step=1, loss=0.5)
+        recorded = read(output)
+        assert (recorded.planned, len(recorded.scored), recorded.failed, recorded.end) == (
+            4, 3, {"environment_failed": 1}, None,
+        )  # fmt: skip
+        with pytest.raises(DataError, match=r"train\.jsonl"):
+            async with TrainingClient(run, record=output):
+                pass
+        second = await groups_of(client, [row("hm")], 2)
+    async with TrainingClient(run, record=output) as client:
+        third = await groups_of(client, [row("ho!")], 2)
+        async with aclosing(client.rollouts([row("hm"), row("slow", pause_s=3600.0)])) as groups:
+            await anext(groups)
+    recorded = read(output)
+    assert (recorded.planned, len(recorded.scored), recorded.unresolved) == (10, 8, 1)
+    assert [note.fields for note in recorded.notes] == [{"policy_version": 1}, {"step": 1, "loss": 0.5}]
+    assert (len(recorded.sessions), recorded.end.state) == (2, "finished")
+    results = {(each["_ng_task_index"], each["_ng_rollout_index"]): each for each in read_rows(output)}
+    trained = [each.result for group in (*first, *second, *third) for each in group.rollouts if each.failure is None]
+    for each in trained:
+        written = results[each["_ng_task_index"], each["_ng_rollout_index"]]
+        assert {name: written[name] for name in ("response", "reward", "policy_version")} == {
+            name: each[name] for name in ("response", "reward", "policy_version")
+        }
+    assert [results[key]["policy_version"] for key in sorted(results)] == [0, 0, 0, 1, 1, 0, 0, 0]
+    # The ledger agrees with the files, and the viewer shows the run.
+    before = RunFiles(results=output).ledger.read_bytes()
+    agree(RunFiles(results=output))
+    assert RunFiles(results=output).ledger.read_bytes() == before
+    library = Library([output], tmp_path / "cache")
+    library.finish()
+    shown = library.runs()[0].as_json()
+    library.close()
+    assert [shown[name] for name in ("state", "planned", "scored", "failed", "unresolved")] == [
+        "finished",
+        10,
+        8,
+        1,
+        1,
+    ]
+
+
+async def test_output_of_a_collection_is_not_continued(run, tmp_path):
+    (tmp_path / "x.jsonl").write_bytes(dump_line({"reward": 1.0}))
+    with pytest.raises(DataError, match="Choose another file for record"):
+        async with TrainingClient(run, record=tmp_path / "x.jsonl"):
+            pass

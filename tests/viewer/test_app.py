@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from contextlib import ExitStack
 from urllib.parse import quote
 
 import orjson
@@ -167,11 +167,12 @@ def test_collection_that_takes_no_requests_is_starting_or_ending(
 
 def test_further_event_streams_are_rejected(open_viewer):
     viewer = open_viewer(Collection())
-    with ExitStack() as streams:
-        for _ in range(MOST_STREAMS):
-            streams.enter_context(viewer.app.state.streams.one())
-        reply = viewer.get("/api/events", run=viewer.run)
-        assert (reply.status_code, reply.json()["detail"][:13]) == (409, "32 live pages")
+    places = viewer.app.state.streams.places
+    for _ in range(MOST_STREAMS):
+        asyncio.run(places.acquire())
+    reply = viewer.get("/api/events", run=viewer.run)
+    assert (reply.status_code, reply.json()["detail"][:13]) == (409, "32 live pages")
+    places.release()
     assert viewer.events()[-1][0] == "ended"
 
 

@@ -20,13 +20,14 @@ def test_address_becomes_filter() -> None:
 
 def test_bad_values_are_named() -> None:
     wrong = {
-        "task=x": "task=x: expected an integer, 0 or more.",
-        "task=-1": "task=-1: expected an integer, 0 or more.",
-        "reward_min=nan": "reward_min=nan: expected a number.",
-        "star=maybe": "star=maybe: expected true or false.",
-        "outcome=lost": "outcome=lost: expected one of scored, failed, unresolved.",
-        "field=subset": "field=subset: expected name=value, such as field=metadata.subset=algebra.",
-        "&".join(["task=1"] * 501): "task: expected at most 500 values.",
+        "task=x": "task.0: it must be a valid integer, but is 'x'.",
+        "task=1&task=-1": "task.1: it must be greater than or equal to 0, but is '-1'.",
+        "reward_min=nan": "reward_min: it must be a finite number, but is 'nan'.",
+        "star=maybe": "star: it must be a valid boolean, but is 'maybe'.",
+        "outcome=lost": "outcome.0: it must be 'scored', 'failed' or 'unresolved', but is 'lost'.",
+        "field=subset": "field.0: it must be name=value, such as metadata.subset=algebra.",
+        "&".join(["task=1"] * 501): "task: Tuple should have at most 500 items",
+        f"words={'x' * 1001}": "words: String should have at most 1000 characters",
         "outcom=failed": "'outcom' is not a filter. Did you mean 'outcome'? Filters: agent, task, repeat, outcome,",
     }
     for text, message in wrong.items():

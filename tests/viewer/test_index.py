@@ -58,13 +58,13 @@ def test_each_rollout_has_one_record(run: Path) -> None:
         ("x_failures.jsonl", 3, Outcome.FAILED),
         ("x_materialized_inputs.jsonl", 6, Outcome.UNRESOLVED),
     ]
-    assert [place.read()["_ng_failure_message"] for place in index.attempts(TaskKey(2, 0))] == [
+    assert [place.read().failure_message for place in index.attempts(TaskKey(2, 0))] == [
         "attempt 0 failed",
         "attempt 1 failed",
     ]
     given = index.planned(TaskKey(0, 1))
     assert given is not None
-    assert given.read()["_ng_rollout_index"] == 1
+    assert given.read().repeat_index == 1
     assert index.place(TaskKey(9, 0)) is None
 
 

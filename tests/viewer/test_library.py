@@ -16,16 +16,18 @@ from typing import Any
 
 import orjson
 import pytest
-from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.viewer.app import api_of
 from nemo_gym.viewer.discovery import NOT_READ
 from nemo_gym.viewer.index import store
+from nemo_gym.viewer.index.indexer import Indexer
 from nemo_gym.viewer.library import Library
-from nemo_gym.viewer.routes_runs import router
+from nemo_gym.viewer.run_view import RunView
 from tests.viewer.index_rows import append, failed, lines, planned, scored, write
+from tests.viewer.rollout_api import not_running
 
 
 @pytest.fixture
@@ -42,10 +44,7 @@ def library_of(opened: ExitStack, cache: Path, *paths: Path) -> Library:
 
 
 def client_of(library: Library) -> TestClient:
-    app = FastAPI()
-    app.state.library = library
-    app.include_router(router)
-    return TestClient(app)
+    return TestClient(api_of(library, not_running))
 
 
 def write_record(results: Path, **changes: object) -> None:
@@ -62,15 +61,18 @@ def write_record(results: Path, **changes: object) -> None:
 def test_runs_of_a_folder_are_found(tmp_path: Path, opened: ExitStack) -> None:
     folder = tmp_path / "results"
     (folder / "deep" / "er").mkdir(parents=True)
-    (folder / "z_logs").mkdir()
+    for name in ("z_logs", "starting_run", "baseline_run"):
+        (folder / name).mkdir()
     write(folder / "plain.jsonl", scored(0))
+    write(folder / "baseline_run" / "x.jsonl", scored(0))
+    write(folder / "starting_run" / "ungraded.jsonl", scored(0))
     write(folder / "deep" / "er" / "x.jsonl")
     write(folder / "deep" / "er" / "x_failures.jsonl", failed(0))
     write(folder / "starting_materialized_inputs.jsonl", planned(0))
     for name in ("plain_notes.jsonl", "dataset.jsonl", "z_logs/server.jsonl", "x_reward_profiling.jsonl", ".h.jsonl"):
         write(folder / name, {"question": "?"})
     library = library_of(opened, tmp_path / "cache", folder)
-    assert sorted(run.name for run in library.runs()) == ["deep/er/x", "plain", "starting"]
+    assert sorted(run.name for run in library.runs()) == ["baseline_run/x", "deep/er/x", "plain", "starting"]
     assert library.problems() == []
     run = next(run for run in library.runs() if run.name == "starting")
     assert library.run(run.id) is run
@@ -115,8 +117,8 @@ def test_links_do_not_lead_out(tmp_path: Path, opened: ExitStack) -> None:
         NOT_READ,
         NOT_READ,
     ]
-    assert not library.allows(folder / "x_failures.jsonl")
-    assert not library.allows(folder / ".." / "secret.jsonl")
+    assert not library.runs()[0].index.allows(folder / "x_failures.jsonl")
+    assert not library.runs()[0].index.allows(folder / ".." / "secret.jsonl")
 
 
 def test_run_describes_itself(tmp_path: Path, opened: ExitStack) -> None:
@@ -143,10 +145,11 @@ def test_duration_covers_all_sessions(tmp_path: Path, opened: ExitStack) -> None
     times = {"started_at": "2026-01-01T10:00:00+00:00", "ended_at": "2026-01-01T10:01:30+00:00"}
     write_record(results, state="interrupted", **times)
     ended = orjson.loads((tmp_path / "x_run.json").read_bytes())
-    killed = {**ended, "state": "killed", "ended_at": None, "progress": [[0.0, 0, 1], [20.0, 1, 1]]}
+    unknown = {**ended, "state": "killed", "ended_at": None}
+    killed = {**unknown, "ended_at": "2026-01-01T10:00:20+00:00"}
     later = {"started_at": "2026-01-02T10:00:00+00:00", "ended_at": "2026-01-02T10:00:05+00:00"}
     (run,) = library_of(opened, tmp_path / "cache", results).runs()
-    for earlier, seconds in (([ended], 95.0), ([ended, killed], 115.0), ([{**killed, "progress": []}], 5.0)):
+    for earlier, seconds in (([ended], 95.0), ([ended, killed], 115.0), ([unknown], 5.0)):
         write_record(results, state="finished", **later, earlier_sessions=earlier)
         run.refresh()
         assert run.as_json()["seconds"] == seconds
@@ -270,10 +273,10 @@ def test_bad_requests_are_explained(tmp_path: Path, opened: ExitStack) -> None:
 
     missing = "run nope does not exist (any more). Go back to the list of runs."
     assert detail("rollouts?run=nope") == {"status": 404, "detail": missing}
-    wrong = "reward_min=x: expected a number."
+    wrong = "reward_min: it must be a valid number, but is 'x'."
     assert detail(f"overview?run={run}&reward_min=x") == {"status": 400, "detail": wrong}
     for query in ("limit=0", "limit=100000", "offset=-1", "order=up"):
-        assert client.get(f"/api/rollouts?run={run}&{query}").status_code == 422
+        assert client.get(f"/api/rollouts?run={run}&{query}").status_code == 400
 
 
 def test_unwritable_cache_is_replaced(tmp_path: Path, opened: ExitStack) -> None:
@@ -281,3 +284,19 @@ def test_unwritable_cache_is_replaced(tmp_path: Path, opened: ExitStack) -> None
     blocked = write(tmp_path / "blocked")
     library = library_of(opened, blocked / "cache", results)
     assert library.runs()[0].as_json()["scored"] == 1
+
+
+def test_counts_come_from_the_record_until_the_run_is_indexed(tmp_path):
+    files = RunFiles(results=tmp_path / "x.jsonl")
+    write(files.results, scored(0, 0), scored(0, 1))
+    write_record(files.results, outcomes={
+        "planned": 9, "scored": 2, "kept": 0, "failed": {"lost": 3}, "unresolved": 4, "repeated_attempts": 0,
+    })  # fmt: skip
+    run = RunView("x", files, tmp_path / "cache", Indexer(), allows=lambda _: True)
+
+    def counts():
+        return [run.as_json()[name] for name in ("planned", "scored", "failed", "unresolved")]
+
+    assert counts() == [9, 2, 3, 4]
+    assert run.index.index_some(60) is False
+    assert counts() == [9, 2, 0, 7]

@@ -22,7 +22,7 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         self.files = RunFiles(results=folder / "x.jsonl")
-        self.files.logs.mkdir()
+        self.files.logs.mkdir(parents=True)
 
     def write(self, text: str, server: str = SERVER) -> Path:
         path = self.files.logs / f"{server}.log"
@@ -113,8 +113,21 @@ def test_small_files_are_shown_whole(run: Run):
 
 def test_moved_runs_have_their_logs(run: Run):
     run.write("(rollout 4-1)\n", server="renamed")
-    log = run.log(_ng_failure_log="/elsewhere/x_logs/renamed.log")
+    log = run.log(_ng_failure_log="/elsewhere/x_run/logs/renamed.log")
     assert log["path"] == str(run.files.logs / "renamed.log")
+
+
+def test_logs_of_earlier_versions_are_shown(run: Run):
+    run.files.folder.rename(run.files.folder.with_name("moved"))
+    earlier = run.files.results.with_name("x_logs")
+    earlier.mkdir()
+    (earlier / f"{SERVER}.log").write_text("(rollout 4-1)\n")
+    assert run.log()["path"] == str(earlier / f"{SERVER}.log")
+    # A new session writes to the new folder, and failures recorded before it name the earlier one.
+    run.files.logs.mkdir(parents=True)
+    run.write(lines(3))
+    assert run.log()["path"] == str(run.files.logs / f"{SERVER}.log")
+    assert run.log(_ng_failure_log=str(earlier / f"{SERVER}.log"))["path"] == str(earlier / f"{SERVER}.log")
 
 
 def test_other_files_are_never_read(run: Run, tmp_path_factory: pytest.TempPathFactory):
@@ -129,9 +142,18 @@ def test_other_files_are_never_read(run: Run, tmp_path_factory: pytest.TempPathF
 
 def test_linked_folders_are_never_read(run: Run, tmp_path_factory: pytest.TempPathFactory):
     outside = tmp_path_factory.mktemp("outside")
-    (outside / f"{SERVER}.log").write_text("(rollout 4-1) secret\n")
+    for log in (outside / f"{SERVER}.log", outside / "logs" / f"{SERVER}.log"):
+        log.parent.mkdir(exist_ok=True)
+        log.write_text("(rollout 4-1) secret\n")
     run.files.logs.rmdir()
     run.files.logs.symlink_to(outside)
+    assert run.log() is None
+    run.files.logs.unlink()
+    run.files.folder.rmdir()
+    run.files.folder.symlink_to(outside)
+    assert run.log() is None
+    run.files.folder.unlink()
+    run.files.results.with_name("x_logs").symlink_to(outside)
     assert run.log() is None
 
 

@@ -1,83 +1,88 @@
-"""The progress of a run over time, from its record."""
+"""The times of rollouts, from the ledger of their run."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from nemo_gym.jsonl import JsonObject
-from nemo_gym.rollouts.run_record import RunRecord, Session
-from nemo_gym.rollouts.timeline import Point
+import orjson
+
+from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.ledger import Ended, as_json
+from nemo_gym.rollouts.outcome import Outcome
 from nemo_gym.viewer.filters import Filter
 from nemo_gym.viewer.library import Library
 from nemo_gym.viewer.overview import overview_of
-from nemo_gym.viewer.progress import recorded_progress
 from tests.viewer.index_rows import scored, write
 
-NOTHING: JsonObject = {"at_s": [], "finished": [], "in_flight": []}
-FIRST = [Point(0.0, 0, 2), Point(5.0, 3, 2)]
-SECOND = [Point(0.0, 3, 1), Point(4.5, 5, 0)]
+BEGAN_AT = 1.7e9
+TASKS = 10
 
 
-def session(started_at: str, progress: list[Point]) -> JsonObject:
-    outcomes = {"planned": 5, "scored": 5, "kept": 0, "failed": {}, "unresolved": 0, "repeated_attempts": 0}
-    return {
-        "state": "finished", "started_at": started_at, "command": [], "pid": 1, "host": "h", "versions": {},
-        "outcomes": outcomes, "progress": progress,
-    }  # fmt: skip
+def ledger_of(results: Path) -> bytes:
+    """Return the ledger of rollouts that each take four seconds and end one second after the one before."""
+    lines, offset = [], 0
+    for task, raw in enumerate(results.read_bytes().splitlines()):
+        event = Ended(
+            BEGAN_AT + 4 + task, task, 0, 0, Outcome.SCORED, reward=1.0, seconds=4.0,
+            phases={"model": 3.0, "tools": 0.5}, file="results", offset=offset, bytes=len(raw), digest="",
+        )  # fmt: skip
+        lines.append(orjson.dumps(as_json(event)))
+        offset += len(raw) + 1
+    return b"\n".join(lines) + b"\n"
 
 
-def record(latest: list[Point], *earlier: list[Point]) -> RunRecord:
-    """Return the record of a run whose sessions began a minute apart."""
-    sessions = [session(f"2026-01-01T00:0{at}:00Z", points) for at, points in enumerate((*earlier, latest))]
-    return RunRecord(
-        **sessions[-1],
-        earlier_sessions=[Session(**each) for each in sessions[:-1]],
-        input={"path": "t", "sha256": "", "bytes": 0},
-        settings={},
-    )
+def library_of(tmp_path: Path, ledger: bytes) -> Library:
+    files = RunFiles(results=write(tmp_path / "x.jsonl", *(scored(task) for task in range(TASKS))))
+    files.folder.mkdir()
+    files.ledger.write_bytes(ledger or ledger_of(files.results))
+    return Library([files.results], tmp_path / "cache")
 
 
-def test_sessions_follow_each_other() -> None:
-    assert recorded_progress(record(SECOND, FIRST)) == {
-        "at_s": [0.0, 5.0, 60.0, 64.5], "finished": [0, 3, 3, 5], "in_flight": [2, 2, 1, 0],
-    }  # fmt: skip
-
-
-def test_records_without_progress_are_skipped() -> None:
-    assert recorded_progress(record([])) is None
-    found = recorded_progress(record(SECOND, []))
-    assert found is not None
-    assert found["at_s"] == [0.0, 4.5]
-
-
-def test_impossible_times_are_skipped() -> None:
-    points = [
-        Point(0.0, 0, 1),
-        Point(float("nan"), 1, 1),
-        Point(-3.0, 1, 1),
-        Point(2.0, 2, 0),
-        Point(float("inf"), 3, 0),
-    ]
-    found = recorded_progress(record(points))
-    assert found is not None
-    assert found["at_s"] == [0.0, 2.0]
-
-
-def test_many_sessions_are_thinned() -> None:
-    sessions = [[Point(at / 10, 300 * number + at, 1) for at in range(300)] for number in range(3)]
-    found = recorded_progress(record(*sessions))
-    assert found is not None
-    assert 200 <= len(found["at_s"]) <= 300
-    assert (found["at_s"][0], found["at_s"][-1]) == (0.0, 149.9)
-
-
-def test_recorded_progress_is_of_all_rollouts(tmp_path: Path) -> None:
-    results = write(tmp_path / "x.jsonl", *(scored(task) for task in range(5)))
-    results.with_name("x_run.json").write_text(record(FIRST).model_dump_json())
-    library = Library([results], tmp_path / "cache")
+def test_progress_follows_the_ledger(tmp_path: Path) -> None:
+    library = library_of(tmp_path, b"")
     library.finish()
     (run,) = library.runs()
-    whole, filtered = overview_of(run, Filter()), overview_of(run, Filter(task=(1,)))
+    found, filtered = overview_of(run, Filter()), overview_of(run, Filter(task=(1, 2)))
+    page = run.index.select(Filter(), "seconds")
     library.close()
-    assert whole["progress"] == {"at_s": [0.0, 5.0], "finished": [0, 3], "in_flight": [2, 2]}
-    assert filtered["progress"] == NOTHING
+    progress, some = found["progress"], filtered["progress"]
+    assert isinstance(progress, dict)
+    assert isinstance(some, dict)
+    assert (progress["at_s"][0], progress["at_s"][-1], progress["finished"][-1]) == (0.0, 13.0, TASKS)
+    assert (max(progress["in_flight"]), progress["in_flight"][-1]) == (4, 0)
+    assert (some["at_s"][-1], some["finished"][-1]) == (5.0, 2)
+    assert {row["seconds"] for row in page.rows} == {4.0}
+    distributions = found["distributions"]
+    assert isinstance(distributions, list)
+    means = {each["name"]: each["mean"] for each in distributions}
+    assert (means["seconds"], means["model_seconds"], means["tool_seconds"]) == (4.0, 3.0, 0.5)
+
+
+def test_events_wait_for_their_rows(tmp_path: Path) -> None:
+    files = RunFiles(results=write(tmp_path / "x.jsonl", *(scored(task) for task in range(TASKS))))
+    files.folder.mkdir()
+    files.ledger.write_bytes(ledger_of(files.results))
+    whole = files.results.read_bytes()
+    files.results.write_bytes(b"".join(whole.splitlines(keepends=True)[:4]))
+    library = Library([files.results], tmp_path / "cache")
+    library.finish()
+    (run,) = library.runs()
+    before = overview_of(run, Filter())["progress"]
+    files.results.write_bytes(whole)
+    library.finish()
+    after = overview_of(run, Filter())["progress"]
+    library.close()
+    assert isinstance(before, dict)
+    assert isinstance(after, dict)
+    assert (before["finished"][-1], after["finished"][-1]) == (4, TASKS)
+
+
+def test_strange_events_are_skipped(tmp_path: Path) -> None:
+    strange = b'{"event":"ended"}\n{"event":"ended","file":7}\n[]\n{"event":"ended","file":"results","offset":"a"}\n'
+    library = library_of(tmp_path, strange)
+    library.finish()
+    (run,) = library.runs()
+    found = overview_of(run, Filter())
+    library.close()
+    assert isinstance(found["counts"], dict)
+    assert found["counts"]["scored"] == TASKS

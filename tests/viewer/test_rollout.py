@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import HTTPException
 
+from nemo_gym.errors import DataError
 from nemo_gym.jsonl import dump_line, read_rows
 from nemo_gym.schemas.row import TaskKey
 from nemo_gym.viewer import rollout
@@ -43,8 +43,8 @@ def api(tmp_path: Path) -> Iterator[Api]:
     ]
     results = write_run(tmp_path, [first, again], failures, planned)
     (tmp_path / "x_run.json").write_bytes(run_record(command=["ng", "eval", "run", "--config", "a.yaml"]))
-    (tmp_path / "x_logs").mkdir()
-    (tmp_path / "x_logs" / "counter.log").write_text("start\n(rollout 1-0) failed\n")
+    (tmp_path / "x_run" / "logs").mkdir(parents=True)
+    (tmp_path / "x_run" / "logs" / "counter.log").write_text("start\n(rollout 1-0) failed\n")
     with Api(results) as api:
         yield api
 
@@ -79,7 +79,7 @@ def test_scored_rollout_has_its_result(api: Api):
     assert found["tools"] == [{"name": "add", "description": "Add.", "parameters": {"type": "object"}}]
     assert (found["given"], found["reward_components"]) == ({"subset": "hard"}, {"format": 1.0})
     assert found["graded"] == {"extracted_answer": "4", "subset": "very hard"}
-    assert "ng_run --config a.yaml" in found["rerun"]
+    assert "ng eval run --config a.yaml" in found["rerun"]
     assert (found["failure"], found["note"], found["omitted"]) == (None, None, 0)
 
 
@@ -146,7 +146,7 @@ def test_removed_files_are_named(api: Api):
     api.rollout(0)
     place = place_of(run, TaskKey(0, 0))
     place.path.unlink()
-    with pytest.raises(HTTPException, match=r"x\.jsonl: cannot be read \(No such file"):
+    with pytest.raises(DataError, match=r"x\.jsonl: cannot be read \(No such file"):
         raw(Asked(run, place))
 
 
@@ -238,7 +238,7 @@ def test_hostile_records_are_shown(tmp_path: Path, fields: dict[str, Any]):
 def test_hostile_failures_are_shown(tmp_path: Path, name: str):
     key = "_ng_rollout_id" if name == "rollout_id" else f"_ng_failure_{name}"
     results = write_run(tmp_path, [], [failed(row(), **{key: value}) for value in (5, "\0", ["x"], {"a": 1})])
-    (tmp_path / "x_logs").mkdir()
+    (tmp_path / "x_run" / "logs").mkdir(parents=True)
     with Api(results) as api:
         assert api.rollout()["outcome"] == "failed"
 

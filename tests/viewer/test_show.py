@@ -126,15 +126,15 @@ def test_failure_is_printed_with_its_log(show, collected):
     _, _, failure = finished.out.partition("\n[failure] environment_failed (environment fussy)\n")
     message, log, *rest = failure.splitlines()
     assert "ValueError: the grader fell over" in message
-    assert re.fullmatch(rf"log: {re.escape(str(collected.with_name('x_logs')))}/fussy\.log:\d+", log)
+    assert re.fullmatch(rf"log: {re.escape(str(collected.with_name('x_run')))}/logs/fussy\.log:\d+", log)
     assert rest == []
     assert "(rollout 1-0)\nTraceback (most" in show("--failed", "--limit", "1", "--full").out.partition(log)[2]
 
 
 def test_log_outside_the_run_is_named_only(show, copied):
-    shutil.rmtree(copied.with_name("x_logs"))
+    shutil.rmtree(copied.with_name("x_run"))
     finished = show("--failed", "--limit", "1", "--full", path=copied)
-    assert finished.out.endswith("\nlog: results/x_logs/fussy.log\n")
+    assert finished.out.endswith("\nlog: results/x_run/logs/fussy.log\n")
 
 
 @pytest.mark.parametrize(

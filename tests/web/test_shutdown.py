@@ -7,11 +7,15 @@ import socket
 import time
 from typing import Any
 
+import httpx
 import pytest
 import uvicorn
+from pydantic import PrivateAttr
 
-from nemo_gym.errors import ServerCallError
+from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
+from nemo_gym.errors import ServerCallError, ServerLost
 from nemo_gym.http.internal import InternalClient
+from nemo_gym.testing import make_server, on_a_port, reply
 from nemo_gym.web.shutdown import answering
 
 TICK_OF_UVICORN_S = 0.1
@@ -82,3 +86,28 @@ async def test_call_beyond_the_grace_period_is_cancelled():
         asking.cancel()
         with pytest.raises((asyncio.CancelledError, ServerCallError)):
             await asking
+
+
+class Endless(SimpleResourcesServer):
+    """An environment whose grading outlasts every grace period."""
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        self._begun.set()
+        await asyncio.sleep(3600)
+        return 1.0
+
+    _begun: asyncio.Event = PrivateAttr(default_factory=asyncio.Event)
+
+
+async def test_caller_of_a_cancelled_call_reads_that_the_server_is_lost(caplog):
+    server = make_server(Endless, name="endless")
+    answer = {"responses_create_params": {"input": "hi"}, "response": reply("hello").model_dump()}
+    async with httpx.AsyncClient(timeout=60) as client:
+        async with on_a_port(server) as url:
+            asking = asyncio.create_task(client.post(f"{url}/verify", json=answer))
+            await asyncio.wait_for(server._begun.wait(), 60)
+        answered = await asking
+    assert answered.status_code == ServerLost.status
+    assert answered.json()["failure_class"] == ServerLost.failure_class
+    assert answered.json()["detail"] == "endless stopped while it worked on /verify"
+    assert "Traceback" not in caplog.text

@@ -364,6 +364,9 @@ export interface ServerLoad {
   /** Since the previous reading; null in the first one, like cpu_percent. */
   requests_per_s: number | null;
   errors_per_s: number | null;
+  /** Of a model server with several engines: calls that went to their rollout's earlier engine, or to another one. */
+  kept: number | null;
+  moved: number | null;
 }
 
 /**

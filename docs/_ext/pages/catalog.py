@@ -10,12 +10,12 @@ from nemo_gym.config.foreign import follow_directives
 from nemo_gym.config.settings import AGENT_TIER, RESOURCES_TIER, ServerType
 from nemo_gym.config.sources import gather
 from nemo_gym.config.tree import plain
-from nemo_gym.config.wording import counted
 from nemo_gym.contract.environment import open_configs
 from nemo_gym.data import catalog
 from nemo_gym.data.catalog import Component
 from nemo_gym.jsonl import JsonObject, read_raw_lines, read_rows
 from nemo_gym.servers.resources import listed_tools
+from nemo_gym.text import counted
 from pages.markdown import code, summary_of, table, title_of, toctree
 
 USERS = "user_simulation_agent"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+import typing
 from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel
@@ -16,8 +19,10 @@ from nemo_gym.capture.trajectory import (
     TrajectoryToolCall,
     TrajectoryTurn,
 )
+from nemo_gym.contract.schema import field_docstrings
+from nemo_gym.rollouts.ledger import EVENTS, Event
 from nemo_gym.rollouts.run_record import Fingerprint, Outcomes, RunRecord, SlurmStep
-from pages.fields import keys_of_model
+from pages.fields import keys_of_model, type_words
 from pages.markdown import code, prose, table
 
 HEADER = ("field", "type", "meaning")
@@ -29,6 +34,26 @@ def run_record() -> str:
         HEADER,
         [*_rows(RunRecord), *_rows(Outcomes, "outcomes."), *_rows(SlurmStep, "slurm."), *_rows(Fingerprint, "input.")],
     )
+
+
+def ledger() -> str:
+    """Return the table of the events of a ledger with their fields, except `at`, which the page describes."""
+    rows = [row for name, kind in EVENTS.items() for row in _of_event(name, kind)]
+    return table(("event", *HEADER), rows)
+
+
+def _of_event(name: str, kind: type[Event]) -> Iterator[tuple[str, str, str, str]]:
+    yield code(name), "", "", _with_names_of_events(inspect.getdoc(kind) or "")
+    types, meanings = typing.get_type_hints(kind), field_docstrings(kind)
+    for field in kind._fields:
+        if field != "at":
+            yield "", code(field), code(type_words(types[field])), _with_names_of_events(meanings.get(field, ""))
+
+
+def _with_names_of_events(text: str) -> str:
+    """Return a docstring with the names of events in place of those of their classes."""
+    names = {kind.__name__: name for name, kind in EVENTS.items()}
+    return prose(re.sub(r"(?<=`)\w+(?=`)", lambda found: names.get(found[0], found[0]), text))
 
 
 def call_sums() -> str:

@@ -24,6 +24,7 @@ MADE: dict[str, Callable[[Path], str]] = {
     "agents": catalog.servers("responses_api_agents"),
     "models": catalog.servers("responses_api_models"),
     "run_record": lambda repository: records.run_record(),
+    "ledger": lambda repository: records.ledger(),
     "call_sums": lambda repository: records.call_sums(),
     "trajectory": lambda repository: records.trajectory(),
     "value_metrics": lambda repository: records.metrics(VALUE_METRICS),

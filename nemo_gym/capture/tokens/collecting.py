@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nemo_gym.capture.tokens.entry import FrozenTokens, TokenEntry, TokenSource
 from nemo_gym.capture.tokens.numbers import Numbers
@@ -12,7 +12,8 @@ from nemo_gym.capture.tokens.sequences import TokenTrajectories, trajectories_fo
 from nemo_gym.jsonl import JsonObject, loads_exact
 from nemo_gym.opaque import plain
 from nemo_gym.records.conversation import is_of_model, objects_in
-from nemo_gym.schemas.row import MASK_KEY, TOKEN_CAPTURE_RESULT_KEY, Row, mirror_mask
+from nemo_gym.schemas.row import TOKEN_CAPTURE_RESULT_KEY, Row, mirror_mask
+from nemo_gym.schemas.shapes import AnswerJson
 from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, without_tokens
 
 logger = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ def _finalize(result: JsonObject, rollout_id: str, source: TokenSource, rebuild_
     response = Row(result).response
     latest_first = sorted(found.sequences, key=lambda calls: order[calls[-1].model_call_id], reverse=True)
     main = _graded(latest_first, response) if response is not None else ()
-    shown: JsonObject = {
+    shown: dict[str, object] = {
         "rollout_id": rollout_id,
         "calls": len(frozen.entries),
         "retries": found.retries,
@@ -81,22 +82,17 @@ def _finalize(result: JsonObject, rollout_id: str, source: TokenSource, rebuild_
     return found
 
 
-def retire_rollout_token_capture(rollout_id: str, source: TokenSource) -> None:
-    """Delete the token record of a rollout. Call this after the tokens were added to the result."""
-    source.drop(rollout_id)
-
-
 def _has_tokens(result: JsonObject) -> bool:
     output = objects_in((Row(result).response or {}).get("output"))
     return any(all(name in item for name in REQUIRED_TOKEN_METADATA_FIELDS) for item in output)
 
 
 def _mask(result: JsonObject) -> None:
-    result[MASK_KEY] = True
+    result["mask_sample"] = True
     mirror_mask(result)
 
 
-def _graded(latest_first: Sequence[Sequence[TokenEntry]], response: JsonObject) -> Sequence[TokenEntry]:
+def _graded(latest_first: Sequence[Sequence[TokenEntry]], response: AnswerJson) -> Sequence[TokenEntry]:
     """Return the last sequence in the response, because a rollout may end with a side conversation.
 
     If the response has parts only, return the sequence with the most parts in it.
@@ -112,7 +108,7 @@ def _graded(latest_first: Sequence[Sequence[TokenEntry]], response: JsonObject) 
     return max(latest_first, key=likeness, default=())
 
 
-def _rebuild(response: JsonObject, calls: Sequence[TokenEntry]) -> JsonObject:
+def _rebuild(response: AnswerJson, calls: Sequence[TokenEntry]) -> dict[str, object]:
     """Put the tokens into a response's output. Return the fields for `_ng_token_capture` that describe the change."""
     plain = _plain_output(response)
     placed = _placed(plain, calls)
@@ -120,7 +116,7 @@ def _rebuild(response: JsonObject, calls: Sequence[TokenEntry]) -> JsonObject:
     return {"is_rebuilt": True} | ({"agent_output": plain} if placed is None else {})
 
 
-def _plain_output(response: JsonObject) -> list[object]:
+def _plain_output(response: AnswerJson) -> list[object]:
     given = response.get("output")
     items = given if isinstance(given, list) else []
     return [without_tokens(item) if isinstance(item, dict) else item for item in items]
@@ -151,7 +147,7 @@ def _recorded_output(output: list[object], calls: Sequence[TokenEntry]) -> list[
     return rebuilt
 
 
-def _is_result(item: JsonObject) -> bool:
+def _is_result(item: Mapping[str, object]) -> bool:
     return str(item.get("type")).endswith("_output") and isinstance(item.get("call_id"), str)
 
 
@@ -178,19 +174,19 @@ def _parts(value: object) -> Sequence[object]:
     return value if isinstance(value, list) else [value] if isinstance(value, str) else []
 
 
-def _with_tokens(item: object, call: TokenEntry) -> JsonObject:
-    fields: JsonObject = dict(item) if isinstance(item, dict) else {}
+def _with_tokens(item: object, call: TokenEntry) -> Mapping[str, object]:
+    fields: Mapping[str, object] = dict(item) if isinstance(item, dict) else {}
     tokens = {name: getattr(call, name).fragment() for name in REQUIRED_TOKEN_METADATA_FIELDS}
     return {**fields, **tokens, **_routing(call)}
 
 
-def _routing(call: TokenEntry) -> JsonObject:
+def _routing(call: TokenEntry) -> Mapping[str, object]:
     return {} if call.routed_experts is None else {"routed_experts": call.routed_experts}
 
 
-def _turns_of(calls: Sequence[TokenEntry]) -> list[JsonObject]:
+def _turns_of(calls: Sequence[TokenEntry]) -> list[Mapping[str, object]]:
     """Return one entry per call of a sequence. `context_ids` are the prompt tokens that follow the previous call."""
-    turns: list[JsonObject] = []
+    turns: list[Mapping[str, object]] = []
     known = 0
     for call in calls:
         context = Numbers(call.prompt_token_ids.text[known:])

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from nemo_gym.capture.tokens.numbers import Numbers
 from nemo_gym.errors import RolloutCancelled
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.shapes import Item
 
 
 class RolloutFrozen(RolloutCancelled):
@@ -27,7 +27,7 @@ class TokenEntry:
     """The natural logarithm of the policy's probability for each sampled token."""
     routed_experts: object = None
     """The choices of a mixture-of-experts router, as sent by the engine; None if it did not send any."""
-    output_items: list[JsonObject] = field(default_factory=list)
+    output_items: list[Item] = field(default_factory=list)
     """The answer as items of the Responses API, without tokens."""
     token_item_index: int = 0
     """The index of the output item that had the tokens."""

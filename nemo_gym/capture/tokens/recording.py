@@ -5,18 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import uuid4
 
+from pydantic import BaseModel
+from starlette.responses import Response as HttpResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym.capture.tokens.answers import SampledAnswer, sampled_answer
 from nemo_gym.capture.tokens.entry import RolloutFrozen, TokenEntry, TokenSink
 from nemo_gym.capture.tokens.file_store import FileTokenStore
 from nemo_gym.capture.tokens.numbers import Numbers
 from nemo_gym.config.token_capture import TokenCaptureConfig
 from nemo_gym.context.answer_recorder import recorder
+from nemo_gym.dialects.chat_answers import items_of_message
 from nemo_gym.errors import ConfigError, ModelFailed
+from nemo_gym.opaque import loads_opaque
+from nemo_gym.schemas.shapes import Item
+from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, TOKEN_METADATA_FIELDS, without_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -129,3 +136,98 @@ def open_store(config: TokenCaptureConfig) -> Any:
         return getattr(import_module(module), name)(**config.sink_kwargs)
     except (ImportError, AttributeError, TypeError, ValueError, OSError) as error:
         raise ConfigError(f"token_id_capture.sink: '{config.sink}' cannot be used: {error!r}") from error
+
+
+class SampledAnswer(NamedTuple):
+    """The output that the policy sampled in one call."""
+
+    items: list[Item]
+    """The output items without their tokens."""
+    token_item: int
+    """The index of the item that had the tokens."""
+    tokens: Mapping[str, Any]
+    """The token fields; empty if the answer has none."""
+    model: str | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the answer has no text, refusal or tool call, because it was cut off at once."""
+        return not any(_is_said(item) for item in self.items)
+
+
+def sampled_answer(answer: object) -> SampledAnswer | None:
+    """Return the sampled output, or None if the answer is an error. Raise `ValueError` if its format is unknown."""
+    fields = _fields_of(answer)
+    if fields is None or fields.get("error"):
+        return None
+    model = fields.get("model")
+    if "output" in fields:
+        return _of_items(list(fields["output"]), model)
+    choices = fields.get("choices")
+    if not isinstance(choices, list) or len(choices) != 1:
+        raise ValueError("the answer is neither a response nor a completion with one choice")
+    message = _plain(choices[0])["message"]
+    items = _items_of(_plain(message))
+    return SampledAnswer(items, len(items) - 1, _tokens_of(message), model)
+
+
+def _fields_of(answer: object) -> Any:
+    if isinstance(answer, Exception):
+        return None
+    if isinstance(answer, HttpResponse):
+        return None if answer.status_code >= _ERROR_STATUS else _parsed(bytes(answer.body))
+    if isinstance(answer, bytes):
+        return _parsed(answer)
+    return _plain(answer)
+
+
+def _parsed(text: bytes) -> Any:
+    return _plain(loads_opaque(text))
+
+
+def _plain(value: object) -> Any:
+    """Return the fields of a model or a mapping, without converting their values."""
+    if isinstance(value, BaseModel):
+        return {**value.__dict__, **(value.model_extra or {})}
+    if not isinstance(value, dict):
+        raise ValueError(f"the answer is of type {type(value).__name__}, not an object")
+    return value
+
+
+def _of_items(items: list[Any], model: str | None) -> SampledAnswer:
+    found = [(index, tokens) for index, item in enumerate(items) if (tokens := _tokens_of(item))]
+    if len(found) > 1:
+        raise ValueError("the answer has tokens in several items, but only one item may have them")
+    index, tokens = found[0] if found else (len(items) - 1, {})
+    return SampledAnswer([_without_tokens(item) for item in items], index, tokens, model)
+
+
+def _tokens_of(item: object) -> Mapping[str, Any]:
+    fields = _plain(item)
+    tokens = {name: fields[name] for name in TOKEN_METADATA_FIELDS if fields.get(name) is not None}
+    return tokens if any(name in tokens for name in REQUIRED_TOKEN_METADATA_FIELDS) else {}
+
+
+def _is_said(item: Item) -> bool:
+    if item.get("type") not in ("message", "reasoning"):
+        return True
+    parts = [part for given in (item.get("content"), item.get("summary")) for part in given or ()]
+    return any(part.get("text") or part.get("refusal") for part in parts if isinstance(part, dict))
+
+
+def _without_tokens(item: object) -> Any:
+    if isinstance(item, BaseModel):
+        return item.model_dump(mode="json", exclude=set(TOKEN_METADATA_FIELDS), exclude_none=True)
+    return without_tokens(_plain(item))
+
+
+def _items_of(message: Mapping[str, object]) -> list[Item]:
+    plain: Any = {name: _dumped(value) for name, value in without_tokens(message).items()}
+    items = items_of_message(plain, new_id=lambda kind: f"{kind}_{uuid4().hex}", keeps_tokens=False)
+    return [_without_tokens(item) for item in items]
+
+
+def _dumped(value: object) -> object:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    return [_dumped(each) for each in value] if isinstance(value, list) else value

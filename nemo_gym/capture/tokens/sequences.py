@@ -50,11 +50,13 @@ def _parents_of(entries: list[TokenEntry]) -> list[int | None]:
     return parents_of((each.prompt_token_ids.text, each.generation_token_ids.text) for each in entries)
 
 
-def _without_retries(entries: list[TokenEntry], parents: list[int | None]) -> tuple[list[TokenEntry], list[int]]:
-    """Return the calls to keep.
+class _Kept(NamedTuple):
+    calls: list[TokenEntry]
+    undecidable: list[int]
+    """The number of answers to each prompt for which it is unknown which of them the agent used."""
 
-    For each prompt, if it is unknown which of its answers the agent used, also return the number of answers.
-    """
+
+def _without_retries(entries: list[TokenEntry], parents: list[int | None]) -> _Kept:
     continued = set(parents)
     answers = defaultdict(list)
     for index, entry in enumerate(entries):
@@ -70,7 +72,7 @@ def _without_retries(entries: list[TokenEntry], parents: list[int | None]) -> tu
                 undecidable.append(len(indices))
                 used = set(indices)
         left_out.update(set(indices) - used)
-    return [entry for index, entry in enumerate(entries) if index not in left_out], undecidable
+    return _Kept([entry for index, entry in enumerate(entries) if index not in left_out], undecidable)
 
 
 def parents_of(calls: Iterable[tuple[TokensT, TokensT]]) -> list[int | None]:

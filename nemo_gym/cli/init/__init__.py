@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from nemo_gym import paths
 from nemo_gym.config.run_settings import RESERVED_KEYS
-from nemo_gym.config.suggestions import closest
 from nemo_gym.errors import DataError
+from nemo_gym.text import closest
 
 TIER = "resources_servers"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -37,11 +37,9 @@ _CONSTANTS = {"true", "false", "yes", "no", "on", "off", "null"}
 
 
 class Scaffolded(NamedTuple):
-    """The result of creating an environment: its folder and files, and the next steps for the user."""
+    """The result of creating an environment: its folder, and the next steps for the user."""
 
     folder: Path
-    files: tuple[Path, ...]
-    """All files of the folder, sorted."""
     next_steps: str
     """Instructions for the user, including commands to run."""
 
@@ -57,10 +55,10 @@ def scaffold(entrypoint: str, root: Path, spelled: Callable[[str], str] = str) -
     _check_unused(name, root)
     folder = root / TIER / name
     try:
-        files = _write(name, folder)
+        _write(name, folder)
     except OSError as error:
         raise DataError(f"{folder}: cannot be written ({error.strerror}). Choose another working folder.") from error
-    return Scaffolded(folder, files, _next_steps(name, spelled))
+    return Scaffolded(folder, _next_steps(name, spelled))
 
 
 def class_name_of(name: str) -> str:
@@ -125,20 +123,17 @@ def _check_unused(name: str, root: Path) -> None:
         )
 
 
-def _write(name: str, folder: Path) -> tuple[Path, ...]:
+def _write(name: str, folder: Path) -> None:
     partial = folder.with_name(f".{name}.{os.getpid()}.partial")
     template = TEMPLATES / TIER / TEMPLATE_NAME
-    written = []
     try:
         for source in template_files(template):
             relative = renamed(str(source.relative_to(template)), name)
             (partial / relative).parent.mkdir(parents=True, exist_ok=True)
             (partial / relative).write_text(renamed(source.read_text("utf-8"), name), "utf-8")
-            written.append(folder / relative)
         partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return tuple(sorted(written))
 
 
 def template_files(template: Path) -> list[Path]:

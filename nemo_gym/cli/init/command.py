@@ -57,14 +57,10 @@ def init(words: list[str]) -> int:
         profile=settings.profile or "custom-gym-verifier",
         verifier=settings.reuse_verifier,
         reward_range=settings.reward_range,
-        higher_is_better=not _lower_is_better(settings),
+        higher_is_better=not settings.lower_is_better and settings.higher_is_better is not False,
     )
     printing.say(create(wanted, Path.cwd(), _as_called).next_steps)
     return 0
-
-
-def _lower_is_better(settings: InitSettings) -> bool:
-    return settings.lower_is_better or settings.higher_is_better is False
 
 
 def _check(settings: InitSettings) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from nemo_gym.config.settings import AGENT_TIER, MODEL_TIER, POLICY_MODEL, RESOU
 from nemo_gym.contract.manifest import MANIFEST_FILE
 from nemo_gym.data.scripts import ENVIRONMENTS
 from nemo_gym.errors import DataError, UsageError
-from nemo_gym.jsonl import JsonObject, write_rows
+from nemo_gym.jsonl import write_rows
 
 LAYER_OF: dict[Profile, str | None] = {
     "custom-gym-verifier": None,
@@ -138,7 +138,7 @@ def _for_kind(text: str, wanted: Wanted) -> str:
     return renamed(text, wanted.name)
 
 
-def _config(wanted: Wanted, verifier: Reused | None) -> JsonObject:
+def _config(wanted: Wanted, verifier: Reused | None) -> Mapping[str, object]:
     server = _server(wanted, verifier)
     agent = _agent(wanted, verifier)
     references = {
@@ -146,15 +146,12 @@ def _config(wanted: Wanted, verifier: Reused | None) -> JsonObject:
         "model_server": agent.settings.get("model_server", {"type": MODEL_TIER, "name": POLICY_MODEL}),
     }
     settings = {**agent.settings, **references, "datasets": _datasets(wanted, verifier)}
+    suffix = "agent" if wanted.profile in OWN_AGENT else agent.implementation
     return {
         **(verifier.others if verifier else {}),
         wanted.name: {RESOURCES_TIER: {server.implementation: server.settings}},
-        f"{wanted.name}_{_agent_suffix(wanted, agent)}": {AGENT_TIER: {agent.implementation: settings}},
+        f"{wanted.name}_{suffix}": {AGENT_TIER: {agent.implementation: settings}},
     }
-
-
-def _agent_suffix(wanted: Wanted, agent: Block) -> str:
-    return "agent" if wanted.profile in OWN_AGENT else agent.implementation
 
 
 def _server(wanted: Wanted, verifier: Reused | None) -> Block:
@@ -173,7 +170,7 @@ def _agent(wanted: Wanted, verifier: Reused | None) -> Block:
     return verifier.agent if verifier is not None else Block(PLAIN_AGENT, {"entrypoint": "app.py"})
 
 
-def _datasets(wanted: Wanted, verifier: Reused | None) -> list[JsonObject]:
+def _datasets(wanted: Wanted, verifier: Reused | None) -> list[Mapping[str, object]]:
     place = wanted.place
     is_prompted = wanted.kind == "benchmark" and verifier is None
     prompt = {"prompt_config": f"{place}/prompts/default.yaml"} if is_prompted else {}
@@ -204,7 +201,7 @@ def _datasets(wanted: Wanted, verifier: Reused | None) -> list[JsonObject]:
     return [*made, example]
 
 
-def _manifest(wanted: Wanted, verifier: Reused | None) -> JsonObject:
+def _manifest(wanted: Wanted, verifier: Reused | None) -> Mapping[str, object]:
     limits = wanted.declared_range
     server = _server(wanted, verifier)
     return {
@@ -221,7 +218,7 @@ def _manifest(wanted: Wanted, verifier: Reused | None) -> JsonObject:
     }
 
 
-def _write_yaml(path: Path, comment: str, content: JsonObject) -> None:
+def _write_yaml(path: Path, comment: str, content: Mapping[str, object]) -> None:
     path.write_text(
         comment + yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=119), "utf-8"
     )

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from nemo_gym import paths
 from nemo_gym.config.reading import read_yaml
 from nemo_gym.config.settings import AGENT_TIER, RESOURCES_TIER
-from nemo_gym.config.suggestions import did_you_mean_or_all, search_dir_for
 from nemo_gym.config.tree import plain
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.row import AGENT_REF_KEY
+from nemo_gym.text import did_you_mean_or_all, search_dir_for
 
 EXAMPLES = 5
 PLAIN_AGENT = "simple_agent"
@@ -34,11 +33,11 @@ class Reused(NamedTuple):
     server: Block
     agent: Block
     """The first agent that uses the server, or else `simple_agent`. Its list of datasets is empty."""
-    datasets: list[JsonObject]
+    datasets: list[Mapping[str, object]]
     """The agent's datasets for training and validation."""
-    others: JsonObject
+    others: Mapping[str, object]
     """The rest of the config, such as the model server of a judge."""
-    rows: list[JsonObject]
+    rows: list[Mapping[str, object]]
     """Example rows, with their prompts applied."""
     has_oracle: bool
 
@@ -56,7 +55,7 @@ def reused(name: str) -> Reused:
             folders = [name for name, _ in known]
             hint = did_you_mean_or_all(folder, folders, RESOURCES_TIER, if_none=search_dir_for(RESOURCES_TIER))
         raise DataError(f"reuse_verifier={name}: {config} not found.{hint}")
-    top: JsonObject = plain(read_yaml(path))
+    top: Mapping[str, object] = plain(read_yaml(path))
     key, server = next(_blocks(top, RESOURCES_TIER, path))
     agents = [
         (name, block)
@@ -76,7 +75,7 @@ def reused(name: str) -> Reused:
     )
 
 
-def _blocks(top: JsonObject, tier: str, path: Path) -> Iterator[tuple[str, Block]]:
+def _blocks(top: Mapping[str, object], tier: str, path: Path) -> Iterator[tuple[str, Block]]:
     """Yield the name and the block of each server of one type. `tier` is the type, such as `resources_servers`.
 
     Raise `DataError` if the config should have a resources server but has none.
@@ -92,7 +91,7 @@ def _blocks(top: JsonObject, tier: str, path: Path) -> Iterator[tuple[str, Block
     yield from found
 
 
-def _opened(config: str) -> tuple[list[JsonObject], bool]:
+def _opened(config: str) -> tuple[list[Mapping[str, object]], bool]:
     """Open a config's environment. Return its first example rows, and whether it has an oracle."""
     # Import the module here, because it imports FastAPI, which most new environments do not need.
     from nemo_gym.contract.environment import open_configs
@@ -104,4 +103,4 @@ def _opened(config: str) -> tuple[list[JsonObject], bool]:
             f"{config}: no dataset of the type example, so there are no example rows to copy. Add such a dataset, or "
             "name another config."
         )
-    return [{name: value for name, value in row.items() if name != AGENT_REF_KEY} for row in rows], has_oracle
+    return [{name: value for name, value in row.items() if name != "agent_ref"} for row in rows], has_oracle

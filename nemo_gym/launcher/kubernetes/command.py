@@ -9,18 +9,18 @@ from typing import Any
 
 import yaml
 
-from nemo_gym import config
 from nemo_gym.cli import printing, running
 from nemo_gym.cli.flags import key_of
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.rollouts import COLLECT, COLLECT_WITH_SERVERS
+from nemo_gym.config.loading import load
 from nemo_gym.errors import UsageError
 from nemo_gym.launcher.kubernetes.collection import ROWS_FILE
 from nemo_gym.launcher.kubernetes.compose import compose_file
 from nemo_gym.launcher.kubernetes.kuberay import kuberay_objects
 from nemo_gym.launcher.kubernetes.objects import kubernetes_objects
 from nemo_gym.launcher.kubernetes.plan import CONFIG_FILE, Plan, plan_of
-from nemo_gym.launcher.kubernetes.pods import ENV_YAML, TOKEN_KEY, TOKEN_VARIABLE
+from nemo_gym.launcher.kubernetes.pods import ENV_YAML, TOKEN_VARIABLE
 from nemo_gym.launcher.kubernetes.settings import DeploySettings
 from nemo_gym.rollouts.job import CollectJob
 
@@ -35,7 +35,7 @@ def render(words: list[str]) -> int:
     options = Options(PROGRAM, DeploySettings, takes_model=True, takes_sampling=True)
     line = options.read(words)
     own = [each for each in line.overrides if each.path[0] in DeploySettings.model_fields]
-    settings = settings_from(DeploySettings, config.load([], own, skip_dotenv=True).plain)
+    settings = settings_from(DeploySettings, load([], own, skip_dotenv=True).plain)
     if settings.target == "compose" and settings.output_fpath is None:
         raise UsageError("--target compose writes a Compose file and the config: add --output FOLDER.")
     others = [each for each in line.overrides if each.path[0] not in OWN]
@@ -83,7 +83,7 @@ def _header(plan: Plan) -> str:
     required = {name for each in needs for name in each.variables} - optional
     wanted = sorted({key for each in needs for key in each.open_keys})
     is_compose = plan.settings.target == "compose"
-    keys = [TOKEN_VARIABLE if is_compose else TOKEN_KEY, *sorted(required)]
+    keys = [TOKEN_VARIABLE if is_compose else "run_token", *sorted(required)]
     keys += [f"{name} (optional)" for name in sorted(optional - required)]
     keys += [f"{ENV_YAML} (which sets {', '.join(wanted)})"] if wanted else []
     needed = "the variables or files" if is_compose else f"the Secret {plan.secret} with"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from typing import NamedTuple
 
 from nemo_gym.launcher.kubernetes.objects import COLLECTOR_GRACE_S, claim, config_map, with_results
 from nemo_gym.launcher.kubernetes.plan import CONFIG_FILE, CONFIG_FOLDER, Part, Plan
@@ -109,20 +110,28 @@ def _worker_template(plan: Plan) -> Object:
     return _template(plan, "servers", pod_of(plan, [worker], volumes_of(plan, nothing), COLLECTOR_GRACE_S))
 
 
-def _shares(plan: Plan) -> list[tuple[int, int, int]]:
-    """Return one (cores, bytes, GPUs) tuple per server process, and a last one with the average per node.
+def _shares(plan: Plan) -> list[_Share]:
+    """Return the share of each server process, and a last one with the average per node.
 
     A node with the maximum of each number is large enough for any single process, and for an equal share of the total.
     """
     each = [_per_process(part) for part in plan.servers for _ in range(part.pods * part.processes)]
     total = [math.ceil(sum(amounts) / plan.settings.ray_workers) for amounts in zip(*each, strict=True)]
-    return [(math.ceil(cpus), memory, gpus) for cpus, memory, gpus in each] + [(total[0], total[1], total[2])]
+    return [share._replace(cpus=math.ceil(share.cpus)) for share in each] + [_Share(*total)]
 
 
-def _per_process(part: Part) -> tuple[float, int, int]:
-    """Return the cores, bytes and GPUs that Ray reserves for one process of a server."""
+class _Share(NamedTuple):
+    """The cores, bytes and GPUs that Ray reserves for one process of a server."""
+
+    cpus: float
+    memory: int
+    gpus: int
+
+
+def _per_process(part: Part) -> _Share:
     cpus = 1.0 if part.cpus is None else part.cpus / part.processes
-    return cpus, (part.memory or MEMORY * part.processes) // part.processes, part.gpus // part.processes
+    memory = part.memory or MEMORY * part.processes
+    return _Share(cpus, memory // part.processes, part.gpus // part.processes)
 
 
 def _submitter_template(plan: Plan) -> Object:

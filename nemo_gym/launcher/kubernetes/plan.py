@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nemo_gym.config.access import RUN_TOKEN_KEY
 from nemo_gym.config.checks import called_by
 from nemo_gym.config.endpoints import endpoint_parts
 from nemo_gym.config.hosts import is_any_address, is_loopback
@@ -15,7 +14,6 @@ from nemo_gym.config.loading import load
 from nemo_gym.config.masking import is_secret_key, mask_text, raw_yaml
 from nemo_gym.config.models import DEFAULT_HEAD_SERVER_PORT, RunConfig, ServerConfig
 from nemo_gym.config.overrides import Override
-from nemo_gym.config.parts import JOIN_KEY, ONLY_KEY
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.config.settings import AGENT_TIER, MODEL_TIER
 from nemo_gym.config.sources import CONFIG_PATHS, gather
@@ -38,7 +36,7 @@ CONFIG_FILE = "config.yaml"
 RESERVED_COMPONENTS = (HEAD, COLLECTOR, "default")
 ADDRESS_KEYS = ("host", "advertised_host", "advertised_port")
 SET_BY_MANIFEST = {
-    ONLY_KEY, JOIN_KEY, CONFIG_PATHS, "replicas", "advertised_host", "launcher", "nemo_gym_log_dir",
+    "only", "join", CONFIG_PATHS, "replicas", "advertised_host", "launcher", "nemo_gym_log_dir",
     "port_range_low", "port_range_high", "use_absolute_ip", "ray_head_node_address",
 }  # fmt: skip
 """Top-level keys that the containers' config omits, because they belong to one machine or to the manifest."""
@@ -112,9 +110,9 @@ def plan_of(
     check_no_secrets(sources.tree)
     _check(sources.tree, overrides)
     # Remove the token, because the containers get it from the Secret.
-    without_token = [f"~{RUN_TOKEN_KEY}"] if RUN_TOKEN_KEY in sources.tree.mapping else []
+    without_token = ["~run_token"] if "run_token" in sources.tree.mapping else []
     # Start no servers here, so that values that only env.yaml or the cluster defines may be missing.
-    run = load(files, [*overrides, *without_token, f"++{ONLY_KEY}=none"], skip_dotenv=True, require_servers=True)
+    run = load(files, [*overrides, *without_token, "++only=none"], skip_dotenv=True, require_servers=True)
     tree = node_of(run.raw, next(iter(run.servers.values())).origins[""])
     components = _components(run.servers)
     servers = tuple(
@@ -140,13 +138,13 @@ def plan_of(
 
 def _check(tree: Node, overrides: Sequence[Override]) -> None:
     keys = {dotted(each.path) for each in overrides}
-    if given := sorted(keys & {ONLY_KEY, JOIN_KEY}):
+    if given := sorted(keys & {"only", "join"}):
         raise UsageError(f"{given[0]}: the manifest decides which container starts which server. Remove this setting.")
-    token = tree.mapping.get(RUN_TOKEN_KEY)
+    token = tree.mapping.get("run_token")
     if token is not None and token.value is False:
         raise ConfigError(
-            f"{token.origin}: {RUN_TOKEN_KEY}: false opens the run to everyone, but the containers of a run recognise "
-            f"each other by the run token. Remove {RUN_TOKEN_KEY}: false."
+            f"{token.origin}: run_token: false opens the run to everyone, but the containers of a run recognise "
+            f"each other by the run token. Remove run_token: false."
         )
     if (tls := tree.mapping.get("tls")) is not None:
         raise ConfigError(

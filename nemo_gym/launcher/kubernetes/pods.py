@@ -11,7 +11,6 @@ from nemo_gym.launcher.kubernetes.references import Needs
 Object = dict[str, Any]
 USER = 10001
 """The id of the user and group that the image defines."""
-TOKEN_KEY = "run_token"
 ENV_YAML = "env.yaml"
 TOKEN_VARIABLE = "NEMO_GYM_RUN_TOKEN"
 CPUS, MOST_CPUS = 0.5, 2.0
@@ -111,7 +110,7 @@ def volumes_of(plan: Plan, needs: Needs, *, has_rows: bool = False) -> list[Obje
 def token_and_variables(plan: Plan, needs: Needs) -> list[Object]:
     """Return a container's environment variables: the run token, and the variables that the config refers to."""
     return [
-        _from_secret(plan, TOKEN_VARIABLE, TOKEN_KEY, may_be_missing=False),
+        _from_secret(plan, TOKEN_VARIABLE, "run_token", may_be_missing=False),
         *(_from_secret(plan, name, name, may_be_missing=optional) for name, optional in needs.variables.items()),
     ]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from nemo_gym.config import RunConfig
+from nemo_gym.config.models import RunConfig
 from nemo_gym.config.process import ServerInstance
 from nemo_gym.errors import ConfigError, LaunchError
 from nemo_gym.launcher.local import launch

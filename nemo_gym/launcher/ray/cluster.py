@@ -12,12 +12,11 @@ import threading
 import time
 from typing import Any
 
-from nemo_gym.config import RunConfig
 from nemo_gym.config.hosts import is_loopback
+from nemo_gym.config.models import RunConfig
 from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.ray.options import processes_of
 
-ADDRESS_KEY = "ray_head_node_address"
 ADDRESS_ENV_VAR = "RAY_ADDRESS"
 LOOPBACK = "127.0.0.1"
 ANSWER_S = 10.0
@@ -144,8 +143,8 @@ def _check_that_it_answers(address: str) -> None:
 
 def _unreachable(address: str, error: Exception) -> LaunchError:
     return LaunchError(
-        f"cannot join a Ray cluster at {address}: {error}. Start one with ray start --head, or correct {ADDRESS_KEY} "
-        f"or the variable {ADDRESS_ENV_VAR}."
+        f"cannot join a Ray cluster at {address}: {error}. Start one with ray start --head, or correct "
+        f"ray_head_node_address or the variable {ADDRESS_ENV_VAR}."
     )
 
 

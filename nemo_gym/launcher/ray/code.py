@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nemo_gym.config import RunConfig
+from nemo_gym.config.models import RunConfig
 from nemo_gym.config.server_folders import ServerFolder
 from nemo_gym.errors import LaunchError
 from nemo_gym.paths import INSTALL_ROOT

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nemo_gym.config import RunConfig
-from nemo_gym.config.models import ServerConfig
+from nemo_gym.config.models import RunConfig, ServerConfig
 from nemo_gym.config.ray import RayNeeds
 
 PLACEMENT_GROUPS = ("PACK", "STRICT_PACK", "STRICT_SPREAD")

@@ -9,16 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from nemo_gym.config import RunConfig
 from nemo_gym.config.hosts import is_loopback
-from nemo_gym.config.models import HeadConfig, ServerConfig
+from nemo_gym.config.models import HeadConfig, RunConfig, ServerConfig
 from nemo_gym.config.process import ServerInstance
 from nemo_gym.config.secret_values import handed_environment
 from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.base import Starter
-from nemo_gym.launcher.local import Notice, RunningServers, default_starter
+from nemo_gym.launcher.local import Notice, RunningServers, default_starter, longest_start_s
 from nemo_gym.launcher.ray.actor import ActorOrder, ServerActor
-from nemo_gym.launcher.ray.cluster import ADDRESS_KEY, Cluster
+from nemo_gym.launcher.ray.cluster import Cluster
 from nemo_gym.launcher.ray.code import Code
 from nemo_gym.launcher.ray.options import options_of, processes_of
 from nemo_gym.launcher.ray.replicas import THREADS, Replica, Replicas
@@ -87,6 +86,7 @@ def launch_on_ray(
             "The settings only and join are for machines without a cluster. With launcher: ray, Ray distributes the "
             "servers. Remove both settings. To choose the node of a server, set ray: {node: …} in its block."
         )
+    ready_timeout_s = longest_start_s(run, ready_timeout_s)
     cluster = Cluster(run)
     try:
         running = ServersOnRay(run, cluster, starter or default_starter(run), NodeLogs(on_line, log_dir), notice)
@@ -203,7 +203,7 @@ class ServersOnRay(RunningServers):
             name: each.model_copy(update={"settings": {}, "origins": {}, "datasets": ()})
             for name, each in self.run.servers.items()
         }
-        known = {"run_token": self.run.run_token, ADDRESS_KEY: self._cluster.address, "replicas": 1}
+        known = {"run_token": self.run.run_token, "ray_head_node_address": self._cluster.address, "replicas": 1}
         changes = {
             "servers": {**others, server.name: own},
             "head": HeadConfig(

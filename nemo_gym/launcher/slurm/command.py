@@ -13,7 +13,6 @@ from nemo_gym.cli import printing, running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.rollouts import COLLECT_WITH_SERVERS, EndToEndSettings
 from nemo_gym.cli.settings import CommandSettings, JsonSettings, StartSettings
-from nemo_gym.config.wording import counted
 from nemo_gym.data.prepare import unobtainable_files
 from nemo_gym.errors import DataError, LaunchError, UsageError
 from nemo_gym.jsonl import JsonObject
@@ -25,6 +24,7 @@ from nemo_gym.launcher.slurm.script import script_of
 from nemo_gym.launcher.slurm.submission import Submission, find, read_submission, write_folder, write_submission
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.run_record import read_record
+from nemo_gym.text import counted
 
 POLL_S = 1.0
 END_S = 60.0

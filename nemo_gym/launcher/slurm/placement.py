@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from nemo_gym.config.models import RunConfig, ServerConfig
 from nemo_gym.config.settings import MODEL_TIER
-from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.errors import UsageError
 from nemo_gym.launcher.membership import needs_one_process
+from nemo_gym.text import did_you_mean_or_all
 
 HEAD = 0
 """The index of the node with the head server."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from nemo_gym.config.models import RunConfig
 from nemo_gym.config.overrides import Override
 from nemo_gym.config.tls import scheme_of
 from nemo_gym.errors import UsageError
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.launcher.slurm.job import SlurmJob
 from nemo_gym.launcher.slurm.placement import Part, parts_of
 from nemo_gym.launcher.slurm.submission import SubmissionFiles
@@ -70,7 +69,7 @@ class Plan:
         words = [f"--{name}={value}" for name, value in given.items() if value is not None]
         return [*words, "--requeue", *([] if job.cpus_per_node else ["--exclusive"]), *job.sbatch_option]
 
-    def as_json(self, script: str) -> JsonObject:
+    def as_json(self, script: str) -> Mapping[str, object]:
         """Return the plan for `--resolve-only --json`."""
         return {
             "output": str(self.files.output),

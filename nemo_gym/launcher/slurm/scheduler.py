@@ -17,7 +17,7 @@ HAS_ENDED = {
     "TIMEOUT",
 }  # fmt: skip
 _PREFIX = re.compile(r"^\w+: (?:error: |fatal: )?")
-_SPACE_BEFORE_KEY = re.compile(r" (?=[A-Za-z:/]+=)")
+_BETWEEN_FIELDS = re.compile(r" (?=[A-Za-z:/]+=)")
 
 
 class JobState(NamedTuple):
@@ -63,7 +63,7 @@ def state_of(job_id: str) -> JobState | None:
 
 def _parsed(job_id: str, line: str) -> JobState:
     # Split only at spaces before a key, because a value, such as a job's name, may contain spaces.
-    fields = dict(pair.split("=", 1) for pair in _SPACE_BEFORE_KEY.split(line.strip()) if "=" in pair)
+    fields = dict(pair.split("=", 1) for pair in _BETWEEN_FIELDS.split(line.strip()) if "=" in pair)
     known = {key: "" if value in ("None", "(null)", "N/A") else value for key, value in fields.items()}
     return JobState(
         job_id,

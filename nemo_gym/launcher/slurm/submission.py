@@ -10,7 +10,6 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from nemo_gym.config.access import RUN_TOKEN_KEY
 from nemo_gym.errors import DataError
 from nemo_gym.launcher.slurm import scheduler
 from nemo_gym.rollouts.job import RunFiles
@@ -90,7 +89,7 @@ def write_folder(files: SubmissionFiles, script: str) -> None:
     shutil.rmtree(files.control, ignore_errors=True)
     files.folder.mkdir(parents=True, exist_ok=True)
     files.control.mkdir(mode=0o700)
-    _write_private(files.token, f"{RUN_TOKEN_KEY}: {secrets.token_urlsafe(32)}\n")
+    _write_private(files.token, f"run_token: {secrets.token_urlsafe(32)}\n")
     _write_private(files.ray_token, secrets.token_hex(32))
     files.script.write_text(script, encoding="utf-8")
 

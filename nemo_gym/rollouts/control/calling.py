@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import orjson
@@ -41,11 +41,8 @@ def find(name: str | None) -> Collection:
         )
     wanted = "is running" if name is None else f"matches '{name}'"
     problem = f"no collection {wanted}" if not found else f"more than one collection {wanted}"
-    raise NotListening(f"{problem}. Name one by its output or id: {_listed(found or running)}.")
-
-
-def _listed(collections: Sequence[Collection]) -> str:
-    return ", ".join(f"{each.output} ({each.run_id})" for each in collections)
+    listed = ", ".join(f"{each.output} ({each.run_id})" for each in found or running)
+    raise NotListening(f"{problem}. Name one by its output or id: {listed}.")
 
 
 def ask(

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from nemo_gym.errors import RolloutCancelled, UserError
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.concurrency import AdaptiveLimit, FixedLimit
 from nemo_gym.rollouts.opening import OpenRun
 from nemo_gym.rollouts.outcome import Outcome, Record
-from nemo_gym.rollouts.timeline import Point
 from nemo_gym.schemas.row import Row, TaskKey, rows_in
 
 MOST_AT_ONCE = 16_384
@@ -30,6 +28,14 @@ DRAINED = "drain: asked for with 'ng eval ctl'"
 
 class Refused(UserError):
     """The error for a control request that this collection cannot carry out."""
+
+
+class Owed(NamedTuple):
+    """A rollout to run."""
+
+    row: Row
+    failed_before: str | None
+    """The failure class of its last failed attempt."""
 
 
 class Ended(NamedTuple):
@@ -106,6 +112,7 @@ class Control:
         group has begun. `on_stop` ends the collection at once. It is None if a request cannot stop the collection.
         """
         self._run = run
+        self.record = run.record
         self.limit = limit
         self._allowed = allowed
         self._continues_a_group = continues_a_group
@@ -124,7 +131,7 @@ class Control:
         self._ended: dict[TaskKey, Ended] = {
             key: Ended(failures.attempts, failures.cause) for key, failures in run.earlier.given_up()
         }
-        self._again: deque[tuple[Row, str | None]] = deque()
+        self._again: deque[Owed] = deque()
         self._loading = 0
         self._samples: deque[tuple[float, int]] = deque([(time.monotonic(), run.summary.finished)])
 
@@ -138,8 +145,8 @@ class Control:
             await self._going.wait()
         return not self.is_draining
 
-    def next_again(self) -> tuple[Row, str | None] | None:
-        """Return the next requeued rollout with the cause of its last failure, or None if no rollout is requeued."""
+    def next_again(self) -> Owed | None:
+        """Return the next requeued rollout, or None if no rollout is requeued."""
         return self._again.popleft() if self._again else None
 
     def is_cancelled(self, key: TaskKey) -> bool:
@@ -162,45 +169,28 @@ class Control:
             self._ended[row.key] = Ended(row.attempt + 1, cause)
 
     def sample(self) -> None:
-        """Record the current progress. Called about once per second."""
+        """Note the number of ended rollouts, for the current rate. Called about once per second."""
         now = time.monotonic()
         self._samples.append((now, self._run.summary.finished))
-        if (point := self._point(now)) is not None:
-            self._run.record.timeline.add(point)
         while len(self._samples) > 2 and self._samples[0][0] < now - RATE_OVER_S:
             self._samples.popleft()
 
-    def finish(self) -> None:
-        """Record the final progress."""
-        if (point := self._point(time.monotonic())) is not None:
-            self._run.record.timeline.end(point)
-
-    def _point(self, now: float) -> Point | None:
-        summary = self._run.summary
-        if summary.began_at is None:
-            return None
-        return Point(round(now - summary.began_at, 1), summary.finished, len(self._running))
-
-    def note(self, entry: JsonObject) -> None:
-        """Add an answered control request to the run's record."""
-        self._run.record.note_control(entry)
-
     # Methods that carry out the control requests
 
-    def pause(self) -> JsonObject:
+    def pause(self) -> Mapping[str, object]:
         """Start no further rollout until `resume`. Running rollouts continue."""
         was = not self._going.is_set()
         self._check_open()
         self._going.clear()
         return {"changed": not was}
 
-    def resume(self) -> JsonObject:
+    def resume(self) -> Mapping[str, object]:
         """Let new rollouts start again after `pause`."""
         was = self._going.is_set()
         self._going.set()
         return {"changed": not was}
 
-    def set_concurrency(self, wanted: int | None) -> JsonObject:
+    def concurrency(self, wanted: int | None) -> Mapping[str, object]:
         """Set how many rollouts run at once; None adapts the number to the measured throughput.
 
         If the number is lowered, running rollouts are not cancelled. Others start only when fewer than the new number
@@ -212,12 +202,12 @@ class Control:
             self.limit = FixedLimit(self._allowed(wanted))
         elif not isinstance(self.limit, AdaptiveLimit):
             self.limit = AdaptiveLimit(self._allowed(MOST_AT_ONCE), first=self.limit.limit)
-        self._run.record.runs_with(self.limit)
+        self.record.concurrency = self.limit
         floor.widen()
         now = self.limit.limit, isinstance(self.limit, AdaptiveLimit)
         return {"changed": before != now, "concurrency": now[0]}
 
-    def cancel(self, task: int, repeat: int | None = None) -> JsonObject:
+    def cancel(self, task: int, repeat: int | None = None) -> Mapping[str, object]:
         """Cancel the running rollouts of a task, or only one repeat, and count them as failed.
 
         Rollouts that have not started yet fail when their turn comes.
@@ -230,7 +220,7 @@ class Control:
             each.cancel()
         return {"running": len(found)}
 
-    def requeue(self, task: int | None = None, repeat: int | None = None) -> JsonObject:
+    def requeue(self, task: int | None = None, repeat: int | None = None) -> Mapping[str, object]:
         """Run rollouts without a score again, as new attempts: all of the run, those of a task, or one repeat."""
         floor = self._check_open()
         if self.is_draining:
@@ -250,7 +240,7 @@ class Control:
             floor.spawn(self._load(chosen, floor))
         return {"requeued": len(chosen)}
 
-    def drain(self, reason: str = DRAINED) -> JsonObject:
+    def drain(self, reason: str = DRAINED) -> Mapping[str, object]:
         """Start no further rollout, and end when the running ones have ended."""
         floor = self._check_open()
         was, self.is_draining = self.is_draining, True
@@ -259,21 +249,21 @@ class Control:
         floor.no_more_rows()
         return {"changed": not was, "running": len(self._running)}
 
-    def stop(self) -> JsonObject:
+    def stop(self) -> Mapping[str, object]:
         """End the collection at once, as an interrupt does. Running rollouts stay unresolved."""
         if self._on_stop is None:
             raise Refused("this collection can only be stopped by the program that runs it")
         asyncio.get_running_loop().call_later(STOP_AFTER_S, self._on_stop)
         return {"running": len(self._running)}
 
-    def status(self) -> JsonObject:
+    def status(self) -> Mapping[str, object]:
         """Return the state, the outcomes so far, and the rollouts that have been running the longest."""
         summary, now = self._run.summary, time.monotonic()
         failed = summary.failed_by_cause + summary.failed_before
         began_at, before = self._samples[0]
         oldest = heapq.nsmallest(OLDEST_SHOWN, self._running.items(), key=lambda item: item[1].began_at)
         return {
-            "run_id": self._run.record.identity,
+            "run_id": self.record.run_id,
             "state": self._state(),
             "head_server": self._head_server,
             "planned": summary.planned,
@@ -304,7 +294,7 @@ class Control:
     async def _load(self, chosen: Mapping[TaskKey, Ended], floor: Floor) -> None:
         try:
             rows = await asyncio.to_thread(_rows_of, self._run.files.materialized, chosen)
-            self._again.extend((row.of_attempt(chosen[row.key].attempts), chosen[row.key].cause) for row in rows)
+            self._again.extend(Owed(row.of_attempt(chosen[row.key].attempts), chosen[row.key].cause) for row in rows)
         finally:
             self._loading -= len(chosen)
         floor.more_rows()

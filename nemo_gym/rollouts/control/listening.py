@@ -1,30 +1,64 @@
-"""The server side of a collection's control socket."""
+"""Answer the requests on a collection's control socket: one JSON object per line."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 
-from nemo_gym.config.explain import problems_by_key
-from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.config.explain import explained_in_a_line
+from nemo_gym.jsonl import dump_json
 from nemo_gym.rollouts.control.control import Control, Refused
 from nemo_gym.rollouts.control.registry import Collection, address_of
-from nemo_gym.rollouts.control.requests import Request, carry_out
 
 logger = logging.getLogger(__name__)
+
+Verb = Literal["status", "pause", "resume", "concurrency", "cancel", "requeue", "drain", "stop"]
+VERBS: tuple[str, ...] = get_args(Verb)
+"""The names of the methods of `Control` that carry out requests."""
+_ARGUMENTS = {"concurrency": ("wanted",), "cancel": ("task", "repeat"), "requeue": ("task", "repeat")}
+"""The arguments of each verb that has any."""
 
 LONGEST_REQUEST = 64 * 1024
 IDLE_S = 60.0
 """Seconds after which a connection is closed if its client neither sends a request nor reads an answer."""
 MOST_CONNECTIONS = 128
 """The limit on open connections. Further ones are closed at once, because rollouts need the file descriptors."""
+
+
+class Request(BaseModel):
+    """A control request: a verb with its arguments."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    verb: Verb
+    task: NonNegativeInt | None = None
+    """The task to cancel or to run again. If it is None, `requeue` runs all rollouts without a score again."""
+    repeat: NonNegativeInt | None = None
+    """The repeat of `task` to cancel or to run again. None means all repeats of the task."""
+    wanted: int | None = Field(default=None, ge=1, le=1_000_000)
+    """The new concurrency; None to adapt it to the measured throughput."""
+
+    @model_validator(mode="after")
+    def _has_its_arguments(self) -> Request:
+        if self.verb == "cancel" and self.task is None:
+            raise ValueError("cancel needs a task. Set `task` to the task's index")
+        if self.repeat is not None and self.task is None:
+            raise ValueError("a repeat needs a task. Set `task` to the task's index")
+        return self
+
+    @property
+    def arguments(self) -> Mapping[str, object]:
+        """The arguments that are not None. For `concurrency`, `wanted` is a number or `auto`."""
+        given = self.model_dump(exclude={"verb"}, exclude_none=True)
+        return {"wanted": self.wanted or "auto"} if self.verb == "concurrency" else given
 
 
 @asynccontextmanager
@@ -95,19 +129,17 @@ async def _answer_all(control: Control, reader: asyncio.StreamReader, writer: as
             writer.transport.abort()
 
 
-def _answer(control: Control, line: bytes) -> JsonObject:
+def _answer(control: Control, line: bytes) -> Mapping[str, object]:
     try:
         request = Request.model_validate_json(line)
     except ValidationError as error:
-        problems = "; ".join(
-            f"{key}: {problem}" if key else problem for key, problem in problems_by_key(error).items()
-        )
-        return {"error": f"invalid request: {problems}"}
+        return {"error": f"invalid request: {explained_in_a_line(error)}"}
     try:
-        answer = carry_out(request, control)
+        arguments = {name: getattr(request, name) for name in _ARGUMENTS.get(request.verb, ())}
+        answer: Mapping[str, object] = getattr(control, request.verb)(**arguments)
     except Refused as error:
         answer = {"error": str(error)}
     if request.verb != "status":
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        control.note({"at": at, "verb": request.verb, **request.arguments, "answer": answer})
+        control.record.note_control({"at": at, "verb": request.verb, **request.arguments, "answer": answer})
     return answer

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.errors import SandboxOptionError
+from nemo_gym.text import did_you_mean_or_all
 
 Options = TypeVar("Options", bound=BaseModel)
 

@@ -8,10 +8,10 @@ from importlib.metadata import entry_points
 
 from omegaconf import DictConfig, OmegaConf
 
-from nemo_gym.config.suggestions import did_you_mean
 from nemo_gym.errors import ConfigError, SandboxConfigError, SandboxOptionError, UnknownImplementationError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.sandbox.providers.base import SandboxProvider
+from nemo_gym.text import did_you_mean
 
 ProviderClass = Callable[..., SandboxProvider]
 
@@ -24,6 +24,7 @@ _known: dict[str, str | ProviderClass] = {
     "apptainer": "nemo_gym.sandbox.providers.apptainer:ApptainerProvider",
     "bubblewrap": "nemo_gym.sandbox.providers.bubblewrap:BubblewrapProvider",
     "docker": "nemo_gym.sandbox.providers.docker:DockerProvider",
+    "local": "nemo_gym.sandbox.providers.bubblewrap:BubblewrapProvider",
 }
 
 
@@ -100,7 +101,7 @@ def create_provider(
 
     Raise `ConfigError` if the provider or one of its options is unknown.
     """
-    name, given = named_options(config)
+    ((name, given),) = named_options(config).items()
     try:
         return get_provider_class(name)(**{**given, **(options or {}), **more})
     except ConfigError:
@@ -111,13 +112,13 @@ def create_provider(
         ) from error
 
 
-def named_options(config: str | Mapping[str, object]) -> tuple[str, JsonObject]:
-    """Return the name and the options in a provider's config block."""
+def named_options(config: str | Mapping[str, object]) -> JsonObject:
+    """Return a provider's config block as `{name: options}`."""
     if isinstance(config, str):
-        return config, {}
+        return {config: {}}
     block = plain_block(config)
     if isinstance(block.get("provider"), str):
-        return block.pop("provider"), block
+        return {block.pop("provider"): block}
     if len(block) != 1:
         found = ", ".join(map(str, block)) or "nothing"
         raise SandboxConfigError(
@@ -126,7 +127,7 @@ def named_options(config: str | Mapping[str, object]) -> tuple[str, JsonObject]:
     ((name, given),) = block.items()
     if given is not None and not isinstance(given, Mapping):
         raise SandboxConfigError(f"the options of the sandbox provider '{name}' must be a mapping.")
-    return name, dict(given or {})
+    return {name: dict(given or {})}
 
 
 def plain_block(config: Mapping[str, object]) -> JsonObject:

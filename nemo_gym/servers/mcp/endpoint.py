@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Mapping
 from functools import partial
 
 from fastapi import FastAPI
@@ -16,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 from nemo_gym.calls.hooks import hooks
 from nemo_gym.calls.problems import Problem, failure_of_reply
 from nemo_gym.errors import EnvironmentFailed, RolloutError, SignatureError
-from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.jsonl import dump_json
 from nemo_gym.schemas.mcp import SESSION_TOKEN_HEADER
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER
 from nemo_gym.servers.base import SimpleServer, context_of
@@ -32,8 +33,6 @@ from nemo_gym.web.in_process import Answer, answer_of, post_scope
 from nemo_gym.web.session_cookies import lost_with_earlier_life, session_cookie
 
 MCP_PATH = "/mcp"
-PROBLEM_META_KEY = "nemo_gym/problem"
-"""The key in a tool result's `_meta` that contains the tool's failure, so that an agent can abandon the rollout."""
 _DATA_URL = re.compile(r"data:(?P<type>[\w.+/-]+);base64,(?P<data>.+)", re.DOTALL)
 
 
@@ -101,10 +100,10 @@ class _McpEndpoint:
         async with manager.run():
             await manager.handle_request(scope, receive_again, send)
 
-    def _schema_of(self, name: str) -> JsonObject | None:
+    def _schema_of(self, name: str) -> Mapping[str, object] | None:
         return self.tools[name].parameters if name in self.tools else None
 
-    async def _list_tools(self, request: Request) -> JsonObject:
+    async def _list_tools(self, request: Request) -> Mapping[str, object]:
         session = self._session_of(request)
         if session is None:
             raise invalid_request(self._lacks_token(request))
@@ -115,7 +114,7 @@ class _McpEndpoint:
             ]
         }
 
-    async def _call_tool(self, request: Request, name: str, arguments: JsonObject) -> JsonObject:
+    async def _call_tool(self, request: Request, name: str, arguments: Mapping[str, object]) -> Mapping[str, object]:
         session = self._session_of(request)
         if session is None:
             # Return the problem as a tool result, because clients may hide the text of a protocol error.
@@ -136,7 +135,9 @@ class _McpEndpoint:
         store_of(self.server).fail(session.session_id, failure)
         return _failed(tool, failure)
 
-    async def _called(self, tool: McpTool, arguments: JsonObject, session: McpSession, request: Request) -> Answer:
+    async def _called(
+        self, tool: McpTool, arguments: Mapping[str, object], session: McpSession, request: Request
+    ) -> Answer:
         """Call the tool's own route, with all of its middleware, for this session."""
         cookie = session_cookie(
             self.server.get_session_middleware_key(), context_of(self.server).cookie_secret, session.session_id
@@ -160,31 +161,31 @@ class _McpEndpoint:
         )
 
 
-def _result(answer: Answer) -> JsonObject:
+def _result(answer: Answer) -> Mapping[str, object]:
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
     return {"content": content_of(output_of(answer.body, headers)), "isError": answer.status >= 400}
 
 
-def _text(text: str, *, is_error: bool) -> JsonObject:
+def _text(text: str, *, is_error: bool) -> Mapping[str, object]:
     return {"content": [text_block(text)], "isError": is_error}
 
 
-def _failed(tool: McpTool, failure: RolloutError) -> JsonObject:
+def _failed(tool: McpTool, failure: RolloutError) -> Mapping[str, object]:
     # Put the cause into `_meta` for the agent, not into the text for the model, because the model cannot fix it.
     result = _text(f"The tool {tool.name} does not work. This attempt will not be graded.", is_error=True)
-    return {**result, "_meta": {PROBLEM_META_KEY: Problem.of_error(failure).model_dump(mode="json")}}
+    return {**result, "_meta": {"nemo_gym/problem": Problem.of_error(failure).model_dump(mode="json")}}
 
 
-def content_of(output: ToolOutput) -> list[JsonObject]:
+def content_of(output: ToolOutput) -> list[Mapping[str, object]]:
     """Convert a tool's output to MCP blocks. A part without an MCP form, such as an image URL, becomes JSON text."""
     return [text_block(output)] if isinstance(output, str) else [_block(part) for part in output]
 
 
-def text_block(text: str) -> JsonObject:
+def text_block(text: str) -> Mapping[str, object]:
     return {"type": "text", "text": text}
 
 
-def _block(part: object) -> JsonObject:
+def _block(part: object) -> Mapping[str, object]:
     match part:
         case {"type": "input_text", "text": str(text)}:
             return text_block(text)

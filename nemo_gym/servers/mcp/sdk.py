@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 
 from nemo_gym.errors import ConfigError
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.version import __version__
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
-ListTools = Callable[[Request], Awaitable[JsonObject]]
-CallTool = Callable[[Request, str, JsonObject], Awaitable[JsonObject]]
-SchemaOf = Callable[[str], JsonObject | None]
+ListTools = Callable[[Request], Awaitable[Mapping[str, object]]]
+CallTool = Callable[[Request, str, Mapping[str, object]], Awaitable[Mapping[str, object]]]
+SchemaOf = Callable[[str], Mapping[str, object] | None]
 
 
 def sdk_server(name: str, list_tools: ListTools, call_tool: CallTool, schema_of: SchemaOf) -> Server[Any]:

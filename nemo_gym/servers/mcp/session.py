@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import get_origin
@@ -13,12 +13,13 @@ import orjson
 from pydantic import BaseModel, ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nemo_gym.config.wording import with_article
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.records.conversation import object_at, objects_in
 from nemo_gym.schemas.mcp import MCP_METADATA_KEY, SESSION_TOKEN_HEADER, MCPServerMetadata
+from nemo_gym.schemas.shapes import Item
 from nemo_gym.servers.resources import SimpleResourcesServer, failure_in, store_of
 from nemo_gym.servers.tools.handlers import Handler, is_class_of
+from nemo_gym.text import problems_in, with_article
 from nemo_gym.web.in_process import Answer, answer_of, whole_body
 from nemo_gym.web.session_cookies import SESSION_ID_KEY, is_of_earlier_life
 
@@ -125,7 +126,7 @@ class McpSessionMiddleware:
                 call["name"] = original
         return answer.with_body(orjson.dumps(response)) if response else answer
 
-    def _allowed(self, row: JsonObject) -> frozenset[str] | None:
+    def _allowed(self, row: Mapping[str, object]) -> frozenset[str] | None:
         names = self.server.mcp_allowed_tools_for_session(_typed_row(self.server, row))
         if names is None:
             return None
@@ -141,7 +142,7 @@ class McpSessionMiddleware:
         return allowed
 
 
-def _typed_row(server: SimpleResourcesServer, row: JsonObject) -> object:
+def _typed_row(server: SimpleResourcesServer, row: Mapping[str, object]) -> object:
     """Return the row as an instance of the class that `mcp_allowed_tools_for_session` takes.
 
     If the method does not declare a class, use the one that `seed_session` takes. If neither does, return the row.
@@ -155,14 +156,12 @@ def _typed_row(server: SimpleResourcesServer, row: JsonObject) -> object:
                 try:
                     return kind.model_validate(row)
                 except ValidationError as error:
-                    problems = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
-                    raise failure_in(
-                        server, f"the row is not {with_article(kind.__name__)}: {'; '.join(problems)}"
-                    ) from error
+                    problem = f"the row is not {with_article(kind.__name__)}: {problems_in(error)}"
+                    raise failure_in(server, problem) from error
     return row
 
 
-def _rename_calls(body: JsonObject, own_name: Callable[[str], str]) -> dict[int, str]:
+def _rename_calls(body: Mapping[str, object], own_name: Callable[[str], str]) -> dict[int, str]:
     """Replace the names of a response's calls with the tools' own names. Return the old names by position."""
     renamed = {}
     for position, call in enumerate(_calls_of(body)):
@@ -173,7 +172,7 @@ def _rename_calls(body: JsonObject, own_name: Callable[[str], str]) -> dict[int,
     return renamed
 
 
-def _calls_of(body: JsonObject) -> list[JsonObject]:
+def _calls_of(body: Mapping[str, object]) -> list[Item]:
     """Return the tool calls in a body's `response`. Skip malformed parts, because `/verify` itself rejects them."""
     output = objects_in(object_at(body, "response").get("output"))
     return [item for item in output if item.get("type") == "function_call" and isinstance(item.get("name"), str)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -27,7 +27,7 @@ class McpTool:
 
     name: str
     description: str
-    parameters: JsonObject
+    parameters: Mapping[str, object]
     """The JSON Schema of the arguments. Its type is `object`."""
     path: str
 
@@ -100,7 +100,7 @@ def by_name(tools: Iterable[McpTool], server: str, *, reserved: Collection[str])
     return found
 
 
-def _tool_of(path: str, operation: JsonObject, shared: JsonObject) -> McpTool:
+def _tool_of(path: str, operation: Mapping[str, Any], shared: Mapping[str, object]) -> McpTool:
     name = path.removeprefix("/")
     if not NAME_PATTERN.fullmatch(name):
         raise _rejected(path, "the path must be one segment of at most 64 letters, digits, '_' and '-'")
@@ -108,14 +108,14 @@ def _tool_of(path: str, operation: JsonObject, shared: JsonObject) -> McpTool:
     return McpTool(name, operation.get("description", ""), _arguments(path, operation, shared), path)
 
 
-def _check_parameters(path: str, operation: JsonObject) -> None:
+def _check_parameters(path: str, operation: Mapping[str, Any]) -> None:
     for parameter in operation.get("parameters", []):
         place, name = parameter["in"], parameter["name"]
         if place == "query" or (place in ("header", "cookie") and parameter.get("required")):
             raise _rejected(path, f"the route has the {place} parameter '{name}', but a tool call has only a body")
 
 
-def _arguments(path: str, operation: JsonObject, shared: JsonObject) -> JsonObject:
+def _arguments(path: str, operation: Mapping[str, Any], shared: Mapping[str, object]) -> Mapping[str, object]:
     if "requestBody" not in operation:
         return {"type": "object", "properties": {}}
     body = operation["requestBody"]["content"].get("application/json")
@@ -127,7 +127,7 @@ def _arguments(path: str, operation: JsonObject, shared: JsonObject) -> JsonObje
     return schema
 
 
-def _self_contained(schema: JsonObject, shared: JsonObject) -> JsonObject:
+def _self_contained(schema: Mapping[str, Any], shared: Mapping[str, object]) -> JsonObject:
     """Return a copy of a schema, with all schemas that it refers to. The copy's root is not a reference."""
     definitions: JsonObject = {}
 

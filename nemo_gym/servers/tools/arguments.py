@@ -26,10 +26,10 @@ class Arguments(Protocol):
     """The interface of a tool's arguments: their JSON Schema, and the check of a call's arguments."""
 
     @property
-    def schema(self) -> JsonObject:
+    def schema(self) -> Mapping[str, Any]:
         """The JSON Schema that the model receives."""
 
-    def read(self, given: JsonObject) -> dict[str, object]:
+    def read(self, given: Mapping[str, object]) -> dict[str, object]:
         """Check the arguments and return the values of the method's parameters. Raises `WrongArguments`."""
 
 
@@ -59,7 +59,7 @@ class TypedArguments:
         self.schema.setdefault("properties", {})
         self.schema.setdefault("required", [])
 
-    def read(self, given: JsonObject) -> dict[str, object]:
+    def read(self, given: Mapping[str, object]) -> dict[str, object]:
         try:
             checked = self._model.model_validate(given)
         except ValidationError as error:
@@ -83,14 +83,14 @@ class SchemaArguments:
         self._parameter = parameters[0].name
         self._errors = _validator(where, self.schema)
 
-    def read(self, given: JsonObject) -> dict[str, object]:
+    def read(self, given: Mapping[str, object]) -> dict[str, object]:
         problems = self._errors(given)
         if problems:
             raise WrongArguments(_listed(problems[:MAX_PROBLEMS], of=len(problems)))
         return {self._parameter: given}
 
 
-def _validator(where: str, schema: JsonObject) -> Callable[[JsonObject], list[str]]:
+def _validator(where: str, schema: JsonObject) -> Callable[[Mapping[str, object]], list[str]]:
     # Import this here, because few servers need it: those that create tools from a JSON Schema.
     import jsonschema_rs
 
@@ -99,7 +99,7 @@ def _validator(where: str, schema: JsonObject) -> Callable[[JsonObject], list[st
     except (ValueError, jsonschema_rs.ValidationError) as error:
         raise SignatureError(f"{where}: invalid JSON Schema: {str(error).splitlines()[0]}") from error
 
-    def errors(given: JsonObject) -> list[str]:
+    def errors(given: Mapping[str, object]) -> list[str]:
         found = []
         for each in validator.iter_errors(given):
             place = ".".join(str(part) for part in each.instance_path)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from nemo_gym.jsonl import JsonObject
 
 SCHEMAS_BY_NAME = frozenset({"properties", "$defs"})
 VALUES = frozenset({"default", "const", "enum", "examples"})
 
 
-def without_titles(schema: JsonObject) -> JsonObject:
+def without_titles(schema: Mapping[str, object]) -> JsonObject:
     """Return a schema without the titles that pydantic generates. Properties and values called `title` stay."""
     return {
         key: _without_titles_under(key, value)
@@ -27,7 +29,7 @@ def _without_titles_under(key: str, value: object) -> object:
     return without_titles(value)
 
 
-def type_words(schema: object, shared: JsonObject) -> str:
+def type_words(schema: object, shared: Mapping[str, object]) -> str:
     """Describe the values of a schema in a few words. `shared` holds the schemas that a `$ref` may name."""
     if not isinstance(schema, dict):
         # A schema may also be `true` or `false`, which do not name a type.

@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import Annotated, Any, TypeVar, overload
 
 import orjson
 from fastapi import FastAPI
@@ -14,14 +14,15 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from nemo_gym.config.wording import with_article
 from nemo_gym.errors import SignatureError, ToolError
-from nemo_gym.jsonl import JsonObject, dump_json, loads_exact
+from nemo_gym.jsonl import dump_json, loads_exact
+from nemo_gym.schemas.shapes import ANY_KEYS, ToolDefinition
 from nemo_gym.servers.sessions import SessionStore
 from nemo_gym.servers.tools.arguments import Arguments, SchemaArguments, TypedArguments, WrongArguments
 from nemo_gym.servers.tools.handlers import Handler, Method, placed_at
 from nemo_gym.servers.tools.json_schema import type_words
 from nemo_gym.servers.tools.parts import parts_response
+from nemo_gym.text import with_article
 from nemo_gym.web.json_response import WrittenJson
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
@@ -116,7 +117,7 @@ class Tool:
             return cls(name, description or inspect.getdoc(method) or "", handler, arguments)
 
     @property
-    def parameters(self) -> JsonObject:
+    def parameters(self) -> Mapping[str, Any]:
         """The JSON Schema of the arguments."""
         return self.arguments.schema
 
@@ -129,10 +130,10 @@ class Tool:
         return not self.handler.states and self.handler.request_parameter is None
 
     @property
-    def definition(self) -> JsonObject:
+    def definition(self) -> ToolDefinition:
         """The tool's entry in a request's list of tools."""
-        described = {"name": self.name, "description": self.description, "parameters": self.parameters}
-        return {"type": "function", **described, "strict": False}
+        described: ToolDefinition = {"description": self.description, "parameters": self.parameters}
+        return {"type": "function", "name": self.name, **described, "strict": False}
 
     async def call(self, request: Request, store: SessionStore, body: bytes) -> Response:
         """Run one call. For wrong arguments and `ToolError`, return a message for the model, with status 422."""
@@ -200,7 +201,7 @@ def add_tool_routes(app: FastAPI, tools: Sequence[Tool], store: SessionStore) ->
     definitions = [each.definition for each in tools]
     independent = ",".join(each.name for each in tools if each.is_independent)
 
-    async def list_tools(response: Response) -> list[JsonObject]:
+    async def list_tools(response: Response) -> list[Annotated[ToolDefinition, ANY_KEYS]]:
         """Return the tools as a request lists them. A header names the tools whose calls may run at the same time."""
         response.headers[INDEPENDENT_TOOLS_HEADER] = independent
         return definitions

@@ -11,10 +11,9 @@ from typing import ClassVar, Self
 
 from nemo_gym.calls.client import get_response_json
 from nemo_gym.calls.problems import reply_to
-from nemo_gym.config.wording import counted
 from nemo_gym.errors import EnvironmentFailed, InvalidTask, RolloutError, UsageError
-from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.row import PARAMS_KEY
+from nemo_gym.schemas.shapes import ToolDefinition
+from nemo_gym.text import counted
 from nemo_gym.training.loop_thread import LoopThread
 from nemo_gym.training.trl.episode import Completion, Episode
 from nemo_gym.training.trl.prompts import row_of
@@ -30,7 +29,7 @@ def environment(
     *sources: str | Path,
     server: str | None = None,
     overrides: Sequence[str] = (),
-    tools: Sequence[JsonObject] | None = None,
+    tools: Sequence[ToolDefinition] | None = None,
     call_timeout_s: float = 600.0,
     run_token: str | None = None,
 ) -> EnvironmentFactory:
@@ -63,17 +62,17 @@ class Environment:
         self._episode = self._factory.begin(self._episode, _row_of(prompt, columns))
 
 
-def _call_tool(environment: Environment, name: str, arguments: JsonObject) -> str:
+def _call_tool(environment: Environment, name: str, arguments: Mapping[str, object]) -> str:
     if environment._episode is None:
         raise UsageError(f"the tool '{name}' was called before reset(). Begin with reset(**row).")
     return environment._factory.loop.result_of(environment._episode.call(name, arguments))
 
 
-def _row_of(prompt: Completion, columns: Mapping[str, object]) -> JsonObject:
+def _row_of(prompt: Completion, columns: Mapping[str, object]) -> Mapping[str, object]:
     row = {} if isinstance(prompt, str) else row_of(prompt)
     # Leave out None, because datasets use it to fill the columns that a row lacks.
     fields = {name: value for name, value in columns.items() if value is not None}
-    return {PARAMS_KEY: {"input": prompt}, **(row or {}), **fields}
+    return {"responses_create_params": {"input": prompt}, **(row or {}), **fields}
 
 
 class EnvironmentFactory:
@@ -82,7 +81,7 @@ class EnvironmentFactory:
     `close` or the end of the process stops the servers that were started for the factory.
     """
 
-    def __init__(self, server: OpenServer, tools: Sequence[JsonObject] | None, call_timeout_s: float) -> None:
+    def __init__(self, server: OpenServer, tools: Sequence[ToolDefinition] | None, call_timeout_s: float) -> None:
         """Use the tools of `server`, or `tools` if given. The function `environment` describes the arguments."""
         self._server = server
         self._call_timeout_s = call_timeout_s
@@ -132,14 +131,14 @@ class EnvironmentFactory:
             )
         return rewards
 
-    def begin(self, before: Episode | None, row: JsonObject) -> Episode:
+    def begin(self, before: Episode | None, row: Mapping[str, object]) -> Episode:
         """End the episode `before`, if any, and begin one with `row`. Raise `InvalidTask` if the row is rejected."""
         self._server.check()
         episode = Episode(self._server.client, self._server.name, row, self._tools, self._call_timeout_s)
         self.loop.result_of(_begun(before, episode))
         return episode
 
-    async def _listed_tools(self) -> list[JsonObject]:
+    async def _listed_tools(self) -> list[ToolDefinition]:
         name = self._server.name
         call = self._server.client.get(name, "/tools")
         reply = await reply_to(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import orjson
@@ -16,12 +16,12 @@ from nemo_gym.dialects.chat import new_id
 from nemo_gym.dialects.chat_history import items_of_messages
 from nemo_gym.errors import EnvironmentFailed, RolloutError, ServerCallError
 from nemo_gym.http.reply import Reply
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import Response
 from nemo_gym.schemas.row import Row
+from nemo_gym.schemas.shapes import Item, MessageJson, ToolCall, ToolDefinition
 from nemo_gym.servers.conversation import Conversation
 
-Completion = str | Sequence[JsonObject]
+Completion = str | Sequence[MessageJson]
 """The policy's part of a conversation in TRL: a string, or chat messages with the results of tool calls."""
 
 
@@ -29,7 +29,12 @@ class Episode:
     """A rollout from `/seed_session` to `/verify`. If a call fails, the rollout has no reward."""
 
     def __init__(
-        self, client: ServerClient, server: str, row: JsonObject, tools: list[JsonObject], call_timeout_s: float
+        self,
+        client: ServerClient,
+        server: str,
+        row: Mapping[str, object],
+        tools: list[ToolDefinition],
+        call_timeout_s: float,
     ) -> None:
         self._client = client
         self._server = server
@@ -46,13 +51,13 @@ class Episode:
         reply = await self._post("/seed_session", self._row)
         self._conversation.session = hooks().cookies(reply)
 
-    async def call(self, name: str, arguments: JsonObject) -> str:
+    async def call(self, name: str, arguments: Mapping[str, object]) -> str:
         """Call a tool and return its output for the model. Raise `RolloutError` if this or an earlier call failed."""
         if self.failure is not None:
             raise self.failure
         self._calls += 1
         written = orjson.dumps(arguments).decode()
-        call: JsonObject = {"name": name, "arguments": written, "call_id": f"call_{self._calls}"}
+        call: Item = {"name": name, "arguments": written, "call_id": f"call_{self._calls}"}
         try:
             with deadline_in(self._call_timeout_s):
                 await self._conversation.act(self._client, self._server, [call], tells_faults=False)
@@ -90,18 +95,18 @@ class Episode:
             with suppress(ServerCallError, RolloutError):
                 await self._post("/close_session", {})
 
-    async def _post(self, path: str, body: JsonObject) -> Reply:
+    async def _post(self, path: str, body: Mapping[str, object]) -> Reply:
         with deadline_in(self._call_timeout_s):
             call = self._client.post(self._server, path, json=body, cookies=self._conversation.session)
             reply: Reply = await reply_to(call, server=self._server, during=path, otherwise=EnvironmentFailed)
             return reply
 
 
-def response_of(completion: Completion, tools: list[JsonObject]) -> Response:
+def response_of(completion: Completion, tools: list[ToolDefinition]) -> Response:
     """Return the response for the verifier: the messages, calls and results of a completion."""
-    said: JsonObject = {"role": "assistant", "content": completion}
+    said: MessageJson = {"role": "assistant", "content": completion}
     given = [said] if isinstance(completion, str) else completion
-    messages: list[JsonObject] = []
+    messages: list[MessageJson] = []
     unanswered: list[str] = []
     for message in given:
         if message["role"] == "tool":
@@ -115,7 +120,7 @@ def response_of(completion: Completion, tools: list[JsonObject]) -> Response:
     return Response(id=new_id("resp"), created_at=int(time.time()), model="trl", tools=tools, output=list(output))
 
 
-def _with_id(call: JsonObject) -> JsonObject:
+def _with_id(call: ToolCall) -> ToolCall:
     function = call["function"]
     arguments = function["arguments"]
     written = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()

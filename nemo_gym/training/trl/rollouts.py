@@ -6,11 +6,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError, UsageError
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.shapes import MessageJson
+from nemo_gym.text import counted
 from nemo_gym.training.client import SyncTrainingClient
 from nemo_gym.training.group import Rollout
+from nemo_gym.training.trajectory import TrlFields
 from nemo_gym.training.trl.prompts import row_of
 
 if TYPE_CHECKING:
@@ -47,10 +49,10 @@ class Rollouts:
         self._client.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._client.__exit__(*error)
 
-    def __call__(self, prompts: Sequence[Sequence[JsonObject]], trainer: GRPOTrainer) -> dict[str, list[Any]]:
+    def __call__(self, prompts: Sequence[Sequence[MessageJson]], trainer: GRPOTrainer) -> dict[str, list[Any]]:
         """Run one rollout for each prompt, and return the fields of all rollouts in the order of the prompts.
 
         A failed or masked rollout has a mask of zeros and the reward None, so it does not change the policy.
@@ -58,7 +60,7 @@ class Rollouts:
         # Run each prompt as a separate task, because TRL may divide a group of equal prompts between processes.
         rows = [_row_of(prompt) for prompt in prompts]
         places = {id(row): place for place, row in enumerate(rows)}
-        found: dict[int, JsonObject] = {}
+        found: dict[int, Mapping[str, Any]] = {}
         masked: list[str] = []
         filler = _end_token_of(trainer)
         for group in self._client.rollouts(rows, sampling=_sampling_of(trainer) | self._sampling):
@@ -76,7 +78,7 @@ class Rollouts:
         return env_reward
 
 
-def _row_of(prompt: Sequence[JsonObject]) -> JsonObject:
+def _row_of(prompt: Sequence[MessageJson]) -> JsonObject:
     row = row_of(prompt)
     if row is None:
         raise DataError(
@@ -94,7 +96,7 @@ def _sampling_of(trainer: GRPOTrainer) -> dict[str, object]:
     }
 
 
-def _fields_of(rollout: Rollout) -> tuple[JsonObject, str | None]:
+def _fields_of(rollout: Rollout) -> tuple[TrlFields, str | None]:
     """Return a rollout's fields for TRL, and the reason why the rollout must not be trained on (None if it may be)."""
     first, *others = rollout.sequences()
     if others:
@@ -106,7 +108,7 @@ def _fields_of(rollout: Rollout) -> tuple[JsonObject, str | None]:
     return first.as_trl(), first.mask_reason
 
 
-def _filled(fields: JsonObject, filler: int) -> JsonObject:
+def _filled(fields: TrlFields, filler: int) -> TrlFields:
     """Fill an empty prompt or completion with a token that the mask excludes, because TRL fails without tokens."""
     if not fields["completion_ids"]:
         fields = {**fields, "completion_ids": [filler], "logprobs": [0.0], "env_mask": [0]}

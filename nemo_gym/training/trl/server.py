@@ -9,12 +9,12 @@ from pathlib import Path
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.settings import RESOURCES_TIER
-from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.config.without_model import graders_of, load_for_grading, only_for
 from nemo_gym.contract.environment import own_config
 from nemo_gym.errors import LaunchError, UsageError
-from nemo_gym.launcher import RunningServers, launch
+from nemo_gym.launcher.local import RunningServers, launch
 from nemo_gym.paths import find
+from nemo_gym.text import did_you_mean_or_all
 from nemo_gym.training.heads import head_at
 
 logger = logging.getLogger(__name__)

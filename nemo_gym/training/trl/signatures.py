@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, Union
 
 from nemo_gym.errors import UsageError
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.shapes import ToolDefinition
 
 OWN_NAMES = ("reset", "get_reward")
 """Methods of an environment that TRL does not offer as tools."""
@@ -18,10 +18,10 @@ _TYPES: Mapping[str, Any] = {
 }  # fmt: skip
 _SECTION = re.compile(r"\n\s*(?:Args|Returns|Raises):\s*(?:\n|$)")
 
-Call = Callable[[Any, str, JsonObject], str]
+Call = Callable[[Any, str, Mapping[str, object]], str]
 
 
-def method_of(definition: JsonObject, call: Call) -> Callable[..., str]:
+def method_of(definition: ToolDefinition, call: Call) -> Callable[..., str]:
     """Return a method that passes a tool's arguments to `call(self, name, arguments)`.
 
     Raise `UsageError` if the tool cannot be a method of TRL's environments.
@@ -47,7 +47,7 @@ def method_of(definition: JsonObject, call: Call) -> Callable[..., str]:
 _INSTEAD = "Use nemo_gym.training.trl.Rollouts with this environment."
 
 
-def _parameters_of(tool: str, schema: JsonObject) -> list[inspect.Parameter]:
+def _parameters_of(tool: str, schema: Mapping[str, Any]) -> list[inspect.Parameter]:
     shared, required = schema.get("$defs") or {}, schema.get("required") or ()
     parameters = []
     for name, each in (schema.get("properties") or {}).items():
@@ -65,7 +65,7 @@ def _parameters_of(tool: str, schema: JsonObject) -> list[inspect.Parameter]:
     return parameters
 
 
-def hint_of(schema: object, shared: JsonObject) -> Any:
+def hint_of(schema: object, shared: Mapping[str, object]) -> Any:
     """Return the type hint for a JSON schema. `shared` holds the schemas that a `$ref` may name."""
     if not isinstance(schema, dict):
         return Any
@@ -88,7 +88,7 @@ def hint_of(schema: object, shared: JsonObject) -> Any:
     return _TYPES.get(str(kind), Any)
 
 
-def _docstring(description: str, properties: JsonObject) -> str:
+def _docstring(description: str, properties: Mapping[str, object]) -> str:
     # Remove docstring sections from the description, because its `Args:` section would hide the generated one.
     summary = _SECTION.split(f"{description}\n")[0].strip()
     if not properties:

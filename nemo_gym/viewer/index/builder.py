@@ -5,16 +5,19 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
+from nemo_gym.errors import DataError
 from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.ledger import Ended, LedgerLine, lines_of, of_json, start_of
 from nemo_gym.rollouts.outcome import Outcome
+from nemo_gym.schemas.row import numbers_at_end
 from nemo_gym.viewer.index import store
-from nemo_gym.viewer.index.entry import Entry, NotARollout, entry_of, id_of, numbers_at_end
+from nemo_gym.viewer.index.entry import Entry, NotARollout, entry_of, id_of
 from nemo_gym.viewer.index.fields import Fields, FieldTables
 from nemo_gym.viewer.index.lines import Cursor, FileLine, digest_at, is_same_file, lines_from
 
@@ -25,105 +28,148 @@ SLICE_BYTES = 16 << 20
 MOST_PROBLEMS = 100
 READ_BYTES = 1 << 20
 
-RESULTS, FAILURES, PLANNED = 0, 1, 2
+RESULTS, FAILURES, PLANNED, LEDGER = 0, 1, 2, 3
+NUMBERS = {"results": RESULTS, "failures": FAILURES}
+"""The numbers of the files that the events of the ledger name."""
 OUTCOMES = {RESULTS: Outcome.SCORED, FAILURES: Outcome.FAILED, PLANNED: Outcome.UNRESOLVED}
 
 
 def paths_of(files: RunFiles) -> dict[int, Path]:
     """Return the indexed files of a run, in the order in which they are read."""
-    return {RESULTS: files.results, FAILURES: files.failures, PLANNED: files.materialized}
+    return {RESULTS: files.results, FAILURES: files.failures, PLANNED: files.materialized, LEDGER: files.ledger}
 
 
 class Progress(NamedTuple):
-    """The progress of indexing a run: the number of indexed bytes, and the total size of the run's files."""
+    """The progress of indexing a run's files, apart from the ledger, which only adds times."""
 
     bytes: int
+    """The number of indexed bytes."""
     of: int
+    """The total size of the files."""
+    incomplete: Mapping[int, int]
+    """The size of each file's incomplete last line, if indexing has reached that line."""
 
 
-class Read(NamedTuple):
-    """The parts of a rollout that the index stores.
-
-    The line and the `Entry` are not kept, because keeping them slows indexing by about a tenth.
-    """
-
-    id: int
-    columns: tuple[object, ...]
-    fields: Fields
-
-
-class Toolsets:
-    """The ids of the sets of tools that rollouts used. An instance is valid inside one transaction."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-        self._known: dict[frozenset[str], int] = {}
-
-    def of(self, tools: frozenset[str]) -> int:
-        """Return the id of a set of tools. Store the set if it is new."""
-        found = self._known.get(tools)
-        if found is None:
-            names = orjson.dumps(sorted(tools)).decode()
-            self._db.execute("INSERT OR IGNORE INTO toolsets (names) VALUES (?)", (names,))
-            (found,) = self._db.execute("SELECT id FROM toolsets WHERE names = ?", (names,)).fetchone()
-            self._known[tools] = found
-        return int(found)
-
-
-@dataclass
 class Slice:
     """The content of the lines that one transaction indexes."""
 
-    file: int
-    changed: int
-    """The number of the transaction. It is stored with each rollout, so that a search finds later changes."""
-    toolsets: Toolsets
-    read: list[Read] = field(default_factory=list)
-    planned: list[tuple[int, ...]] = field(default_factory=list)
-    """Rows to insert into the table `planned`."""
-    attempts: list[tuple[int, ...]] = field(default_factory=list)
-    titles: dict[int, str] = field(default_factory=dict)
-    """The title of each task, by task index."""
-    problems: list[tuple[int, int | None, str]] = field(default_factory=list)
-    has_tokens: bool = False
-    has_timeline: bool = False
-    model: str | None = None
+    def __init__(self, db: sqlite3.Connection, file: int) -> None:
+        self.file = file
+        self.changed = int(str(store.fact(db, "changed"))) + 1
+        """The number of the transaction. It is stored with each rollout, so that a search finds later changes."""
+        self.titles: dict[int, str] = {}
+        """The title of each task, by task index."""
+        self._db = db
+        # Keep no lines or entries here, because keeping them slows indexing by about a tenth.
+        self._rollouts: list[tuple[int, tuple[object, ...], Fields]] = []
+        self._planned: list[tuple[int, ...]] = []
+        self._attempts: list[tuple[int, ...]] = []
+        self._problems: list[tuple[int, int | None, str]] = []
+        self._facts: dict[str, object] = {}
+        self._toolsets: dict[frozenset[str], int] = {}
+
+    @property
+    def rollouts(self) -> int:
+        """The number of rollouts that were added."""
+        return len(self._rollouts)
 
     def add(self, line: FileLine, entry: Entry) -> None:
+        """Add the record of a rollout."""
         number, times, tools = id_of(entry.key), entry.times, entry.tools
         if entry.problem:
-            self.problems.append((self.file, line.number, entry.problem))
+            self.add_problem(line, entry.problem)
         if entry.title:
             self.titles[entry.key.task] = entry.title
         if self.file == PLANNED:
-            self.planned.append((number, line.number, line.offset, line.bytes))
+            self.add_planned(line, number)
         if self.file == FAILURES and entry.outcome is Outcome.FAILED:
-            self.attempts.append((number, entry.attempt, line.number, line.offset, line.bytes))
-        self.has_tokens = self.has_tokens or entry.has_tokens
-        self.has_timeline = self.has_timeline or times.started_at is not None
-        self.model = self.model or entry.model
+            self._attempts.append((number, entry.attempt, line.number, line.offset, line.bytes))
+        if entry.has_tokens:
+            self._facts["has_tokens"] = 1
+        if times.started_at is not None:
+            self._facts["has_timeline"] = 1
+        if entry.model:
+            self._facts.setdefault("model", entry.model)
         columns = (
             number, entry.agent, entry.outcome.value, entry.reward, entry.failure, entry.tier, entry.server,
             entry.attempt, entry.attempt, entry.steps, None if tools is None else len(tools),
-            None if tools is None else self.toolsets.of(frozenset(tools)),
+            None if tools is None else self._toolset(frozenset(tools)),
             entry.input_tokens, entry.output_tokens, times.seconds, times.model_seconds, times.tool_seconds,
             times.started_at, times.ended_at, int(entry.is_masked), self.file, line.number, line.offset,
             line.bytes, self.changed,
         )  # fmt: skip
-        self.read.append(Read(number, columns, entry.fields))
+        self._rollouts.append((number, columns, entry.fields))
+
+    def add_planned(self, line: FileLine, number: int) -> None:
+        """Add the position of the planned row of the rollout with this id."""
+        self._planned.append((number, line.number, line.offset, line.bytes))
+
+    def add_problem(self, line: FileLine, problem: str) -> None:
+        self._problems.append((self.file, line.number, problem))
+
+    def _toolset(self, tools: frozenset[str]) -> int:
+        """Return the id of a set of tools. Store the set if it is new."""
+        found = self._toolsets.get(tools)
+        if found is None:
+            names = orjson.dumps(sorted(tools)).decode()
+            self._db.execute("INSERT OR IGNORE INTO toolsets (names) VALUES (?)", (names,))
+            (found,) = self._db.execute("SELECT id FROM toolsets WHERE names = ?", (names,)).fetchone()
+            self._toolsets[tools] = found
+        return int(found)
+
+    def write(self) -> None:
+        """Store the slice: current records of rollouts, and positions of planned rows and failed attempts."""
+        db = self._db
+        db.executemany("INSERT OR REPLACE INTO planned VALUES (?, ?, ?, ?)", self._planned)
+        db.executemany("INSERT INTO attempts VALUES (?, ?, ?, ?, ?)", self._attempts)
+        ids = [number for number, _, _ in self._rollouts]
+        known = existing(db, ids)
+        current = {
+            number: (columns, fields)
+            for number, columns, fields in self._rollouts
+            if _replaces(self.file, known.get(number))
+        }
+        marks = ", ".join("?" * len(store.COLUMNS))
+        columns_of = (columns for columns, _ in current.values())
+        db.executemany(f"INSERT OR REPLACE INTO rollouts VALUES ({marks})", columns_of)
+        db.executemany("INSERT OR IGNORE INTO titles VALUES (?, ?)", self.titles.items())
+        tables = FieldTables(db)
+        tables.remove([number for number in current if number in known])
+        tables.add([(number, fields) for number, (_, fields) in current.items()])
+        if tables.ignored:
+            names = ", ".join(sorted(tables.ignored)[:3])
+            self._problems.append(
+                (self.file, None, f"too many fields, so {names} and others are not available as columns.")
+            )
+        db.executemany("INSERT OR IGNORE INTO facts VALUES (?, ?)", self._facts.items())
+        self._count_attempts(ids)
+        self._write_problems()
+
+    def _count_attempts(self, ids: list[int]) -> None:
+        """For each of these rollouts with failed attempts, store how many of them precede the current record."""
+        wanted = orjson.dumps(ids).decode()
+        self._db.execute(
+            "UPDATE rollouts SET attempts = (SELECT COUNT(*) FROM attempts WHERE attempts.id = rollouts.id)"
+            " - (outcome = 'failed') WHERE file IN (?, ?) AND id IN"
+            " (SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM attempts WHERE attempts.id = value))",
+            (RESULTS, FAILURES, wanted),
+        )
+
+    def _write_problems(self) -> None:
+        (before,) = self._db.execute("SELECT COUNT(*) FROM problems").fetchone()
+        left = max(0, MOST_PROBLEMS - before)
+        self._db.executemany("INSERT INTO problems VALUES (?, ?, ?)", self._problems[:left])
+        more = len(self._problems) - left
+        if more > 0:
+            store.set_fact(self._db, "more_problems", int(str(store.fact(self._db, "more_problems") or 0)) + more)
 
 
 def index_some(db: sqlite3.Connection, paths: Mapping[int, Path], until: float) -> bool:
     """Index lines until `until`, a time of `time.monotonic()`. Return whether lines are left."""
     while True:
-        db.execute("BEGIN IMMEDIATE")
-        try:
+        with db:
+            db.execute("BEGIN IMMEDIATE")
             is_left = _index_slice(db, paths)
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
         if not is_left or time.monotonic() >= until:
             return is_left
 
@@ -143,6 +189,8 @@ def _index_slice(db: sqlite3.Connection, paths: Mapping[int, Path]) -> bool:
         cursor = cursors.get(number, Cursor())
         size = _size_of(path)
         if size > cursor.bytes:
+            if number == LEDGER:
+                return _index_ledger(db, path, cursor)
             if _index_lines(db, path, number, cursor):
                 return True
             store.set_fact(db, f"incomplete {number}", size)
@@ -152,20 +200,10 @@ def _index_slice(db: sqlite3.Connection, paths: Mapping[int, Path]) -> bool:
 def progress_of(db: sqlite3.Connection, paths: Mapping[int, Path]) -> Progress:
     """Return how far the files of a run are indexed."""
     cursors = cursors_in(db)
-    sizes = {file: _size_of(path) for file, path in paths.items()}
-    read = {file: min(cursors[file].bytes, size) if file in cursors else 0 for file, size in sizes.items()}
-    return Progress(sum(read.values()), sum(sizes.values()))
-
-
-def incomplete_lines(db: sqlite3.Connection, paths: Mapping[int, Path]) -> dict[int, int]:
-    """Return the size of each file's incomplete last line, if indexing has reached that line."""
-    cursors = cursors_in(db)
-    sizes = {file: _size_of(path) for file, path in paths.items()}
-    return {
-        file: size - cursors.get(file, Cursor()).bytes
-        for file, size in sizes.items()
-        if store.fact(db, f"incomplete {file}") == size
-    }
+    sizes = {file: _size_of(path) for file, path in paths.items() if file != LEDGER}
+    left = {file: max(0, size - cursors.get(file, Cursor()).bytes) for file, size in sizes.items()}
+    incomplete = {file: left[file] for file, size in sizes.items() if store.fact(db, f"incomplete {file}") == size}
+    return Progress(sum(sizes.values()) - sum(left.values()), sum(sizes.values()), incomplete)
 
 
 def _size_of(path: Path) -> int:
@@ -177,16 +215,74 @@ def _size_of(path: Path) -> int:
 
 def _index_lines(db: sqlite3.Connection, path: Path, file: int, cursor: Cursor) -> bool:
     """Index the next lines of a file. Return False if there are no new lines."""
-    part = Slice(file, int(str(store.fact(db, "changed"))) + 1, Toolsets(db))
+    part = Slice(db, file)
     with path.open("rb", buffering=READ_BYTES) as opened:
         end = _read(db, part, lines_from(opened, cursor), cursor)
         if end.bytes == cursor.bytes:
             return False
-        end = end._replace(digest=digest_at(opened, end.bytes))
-    Writer(db, part).write()
-    db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", (file, *end))
-    store.set_fact(db, "changed", part.changed)
+    part.write()
+    _keep(db, path, file, end)
     return True
+
+
+def _keep(db: sqlite3.Connection, path: Path, file: int, cursor: Cursor) -> None:
+    """Store how far a file has been read."""
+    with path.open("rb") as opened:
+        digest = digest_at(opened, cursor.bytes)
+    db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", (file, cursor.bytes, cursor.lines, digest))
+    store.set_fact(db, "changed", int(str(store.fact(db, "changed"))) + 1)
+
+
+def _index_ledger(db: sqlite3.Connection, path: Path, cursor: Cursor) -> bool:
+    """Add the times of ended rollouts, up to the first event whose row is not indexed. Return False if there are none.
+
+    A row is written before its event, so that the row of an event is always there.
+    """
+    read, until = cursors_in(db), time.monotonic() + SLICE_S
+    times: list[dict[str, Any]] = []
+    end = cursor
+    # If another program has written lines into the ledger, the events before them still count.
+    with suppress(DataError):
+        for line in lines_of(path, cursor.bytes):
+            found = _times_in(line)
+            if found is not None and found["end"] > read.get(found["file"], cursor).bytes:
+                break
+            end = Cursor(line.offset + len(line.raw), end.lines + 1)
+            if found is not None:
+                times.append(found)
+            if len(times) >= SLICE_LINES or time.monotonic() > until:
+                break
+    if end.bytes == cursor.bytes:
+        return False
+    db.executemany(_SET_TIMES, times)
+    _keep(db, path, LEDGER, end)
+    return True
+
+
+_ENDED = start_of(Ended)
+_SET_TIMES = (
+    "UPDATE rollouts SET seconds = :seconds, model_seconds = COALESCE(:model, model_seconds),"
+    " tool_seconds = COALESCE(:tools, tool_seconds), started_at = :at - :seconds, ended_at = :at"
+    " WHERE id = :id AND file = :file AND offset = :offset AND :seconds IS NOT NULL"
+)
+
+
+def _times_in(line: LedgerLine) -> dict[str, Any] | None:
+    """Return the times in an event, with the place of its row, or None if it is not about a row or is invalid."""
+    if not line.raw.startswith(_ENDED):
+        return None
+    try:
+        event = of_json(line.fields)
+        if not isinstance(event, Ended) or event.file is None or event.offset is None or event.bytes is None:
+            return None
+        return {
+            "id": id_of(event.key), "file": NUMBERS[event.file], "offset": event.offset,
+            "end": event.offset + event.bytes, "at": event.at, "seconds": event.seconds,
+            "model": event.phases.get("model"), "tools": event.phases.get("tools"),
+        }  # fmt: skip
+    except (ValueError, TypeError, KeyError, AttributeError):
+        # Another program has changed the ledger, so use only the rows.
+        return None
 
 
 def _read(db: sqlite3.Connection, part: Slice, lines: Iterator[FileLine], cursor: Cursor) -> Cursor:
@@ -205,7 +301,7 @@ def _read(db: sqlite3.Connection, part: Slice, lines: Iterator[FileLine], cursor
             _parse(part, line)
         if line.number % 64 == 0 and time.monotonic() > until:
             break
-        if size >= SLICE_BYTES or len(part.read) + len(planned) >= SLICE_LINES:
+        if size >= SLICE_BYTES or part.rollouts + len(planned) >= SLICE_LINES:
             break
     _parse_planned(db, part, planned)
     return Cursor(latest.offset + latest.bytes + latest.is_complete, latest.number) if latest else cursor
@@ -225,7 +321,7 @@ def _parse(part: Slice, line: FileLine) -> None:
     try:
         entry = entry_of(line, OUTCOMES[part.file], part.titles)
     except NotARollout as error:
-        part.problems.append((part.file, line.number, str(error)))
+        part.add_problem(line, str(error))
         return
     part.add(line, entry)
 
@@ -236,7 +332,7 @@ def _parse_planned(db: sqlite3.Connection, part: Slice, lines: list[FileLine]) -
     known = existing(db, [id_of(key) for _, key in numbers if key is not None])
     for line, key in numbers:
         if key is not None and id_of(key) in known:
-            part.planned.append((id_of(key), line.number, line.offset, line.bytes))
+            part.add_planned(line, id_of(key))
         else:
             _parse(part, line)
 
@@ -245,64 +341,6 @@ def existing(db: sqlite3.Connection, ids: Sequence[int]) -> dict[int, str]:
     """Return the outcomes of these rollouts, by id. Rollouts that are not in the index are left out."""
     wanted = orjson.dumps(ids).decode()
     return dict(db.execute("SELECT id, outcome FROM rollouts WHERE id IN (SELECT value FROM json_each(?))", (wanted,)))
-
-
-class Writer:
-    """A writer that stores one slice in the index."""
-
-    def __init__(self, db: sqlite3.Connection, part: Slice) -> None:
-        self._db = db
-        self._part = part
-
-    def write(self) -> None:
-        """Store the slice: current records of rollouts, and positions of planned rows and failed attempts."""
-        part, db = self._part, self._db
-        db.executemany("INSERT OR REPLACE INTO planned VALUES (?, ?, ?, ?)", part.planned)
-        db.executemany("INSERT INTO attempts VALUES (?, ?, ?, ?, ?)", part.attempts)
-        known = existing(db, [each.id for each in part.read])
-        current = {each.id: each for each in part.read if _replaces(part.file, known.get(each.id))}
-        self._write_current(current, replaced=[number for number in current if number in known])
-        self._count_attempts([each.id for each in part.read])
-        self._note_problems()
-
-    def _write_current(self, current: dict[int, Read], replaced: list[int]) -> None:
-        db, part = self._db, self._part
-        marks = ", ".join("?" * len(store.COLUMNS))
-        rows = [each.columns for each in current.values()]
-        db.executemany(f"INSERT OR REPLACE INTO rollouts VALUES ({marks})", rows)
-        db.executemany("INSERT OR IGNORE INTO titles VALUES (?, ?)", part.titles.items())
-        tables = FieldTables(db)
-        tables.remove(replaced)
-        tables.add([(number, each.fields) for number, each in current.items()])
-        if tables.ignored:
-            names = ", ".join(sorted(tables.ignored)[:3])
-            part.problems.append(
-                (part.file, None, f"too many fields, so {names} and others are not available as columns.")
-            )
-        if part.has_tokens:
-            store.set_fact(db, "has_tokens", 1)
-        if part.has_timeline:
-            store.set_fact(db, "has_timeline", 1)
-        if part.model and store.fact(db, "model") is None:
-            store.set_fact(db, "model", part.model)
-
-    def _count_attempts(self, ids: list[int]) -> None:
-        """For each of these rollouts with failed attempts, store how many of them precede the current record."""
-        wanted = orjson.dumps(ids).decode()
-        self._db.execute(
-            "UPDATE rollouts SET attempts = (SELECT COUNT(*) FROM attempts WHERE attempts.id = rollouts.id)"
-            " - (outcome = 'failed') WHERE file IN (?, ?) AND id IN"
-            " (SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM attempts WHERE attempts.id = value))",
-            (RESULTS, FAILURES, wanted),
-        )
-
-    def _note_problems(self) -> None:
-        (before,) = self._db.execute("SELECT COUNT(*) FROM problems").fetchone()
-        left = max(0, MOST_PROBLEMS - before)
-        self._db.executemany("INSERT INTO problems VALUES (?, ?, ?)", self._part.problems[:left])
-        more = len(self._part.problems) - left
-        if more > 0:
-            store.set_fact(self._db, "more_problems", int(str(store.fact(self._db, "more_problems") or 0)) + more)
 
 
 def _replaces(file: int, outcome: str | None) -> bool:

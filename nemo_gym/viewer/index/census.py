@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import orjson
@@ -13,14 +14,10 @@ from nemo_gym.metrics.intervals import pass_at_k
 
 @dataclass
 class Census:
-    """Counts of a run's rollouts by agent, outcome, failure and tool, and the ranges of rewards and steps."""
+    """Counts of a run's rollouts, and the ranges of rewards and steps."""
 
-    agents: Counter[str] = field(default_factory=Counter)
-    outcomes: Counter[str] = field(default_factory=Counter)
-    failures: Counter[str] = field(default_factory=Counter)
-    tiers: Counter[str] = field(default_factory=Counter)
-    servers: Counter[str] = field(default_factory=Counter)
-    tools: Counter[str] = field(default_factory=Counter)
+    counts: Mapping[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """The counts by agents, outcomes, failures, tiers, servers and tools."""
     rewards: int = 0
     reward_sum: float = 0.0
     reward_range: tuple[float, float] | None = None
@@ -38,16 +35,16 @@ def census_of(db: sqlite3.Connection) -> Census:
     # Count in Python, because GROUP BY would sort all rollouts, which takes twice as long.
     groups = Counter(db.execute("SELECT agent, outcome, toolset FROM rollouts"))
     for (agent, outcome, toolset), count in groups.items():
-        census.outcomes[outcome] += count
+        census.counts["outcomes"][outcome] += count
         if agent is not None:
-            census.agents[agent] += count
+            census.counts["agents"][agent] += count
         for tool in toolsets.get(toolset, ()):
-            census.tools[tool] += count
+            census.counts["tools"][tool] += count
     failed = Counter(db.execute("SELECT failure, tier, server FROM rollouts WHERE outcome = 'failed'"))
     for names, count in failed.items():
-        for counter, name in zip((census.failures, census.tiers, census.servers), names, strict=True):
+        for kind, name in zip(("failures", "tiers", "servers"), names, strict=True):
             if name is not None:
-                counter[name] += count
+                census.counts[kind][name] += count
     census.rewards, census.reward_sum, low, high, fewest, most = db.execute(
         "SELECT COUNT(reward), TOTAL(reward), MIN(reward), MAX(reward), MIN(steps), MAX(steps) FROM rollouts"
     ).fetchone()

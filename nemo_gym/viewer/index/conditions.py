@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import orjson
 
-from nemo_gym.config.suggestions import did_you_mean
 from nemo_gym.errors import UsageError
 from nemo_gym.schemas.row import TaskKey
+from nemo_gym.text import did_you_mean
 from nemo_gym.viewer.filters import Filter
 from nemo_gym.viewer.index.entry import REPEAT_BITS, id_of
 from nemo_gym.viewer.index.fields import Field, fitting
@@ -24,7 +24,7 @@ SORT_COLUMNS = {
     "output_tokens": "output_tokens", "seconds": "seconds", "bytes": "bytes",
 }  # fmt: skip
 """The database column for each `SortKey` in api.ts."""
-Value = str | int | float
+Value = str | int | float | None
 
 
 @dataclass
@@ -74,19 +74,12 @@ class Order(NamedTuple):
     @property
     def clause(self) -> str:
         """The ORDER BY clause."""
-        if self.is_by_task:
-            return f"ORDER BY id {self.word}"
-        return f"ORDER BY {self.column} {self.word} NULLS LAST, id"
+        return f"ORDER BY {self.column} {'DESC' if self.is_descending else 'ASC'} NULLS LAST, id"
 
     @property
     def is_by_task(self) -> bool:
         """Whether rollouts are sorted by task and repeat, which is the order of the index itself."""
         return self.column == "id"
-
-    @property
-    def word(self) -> str:
-        """The SQL keyword of the sort direction."""
-        return "DESC" if self.is_descending else "ASC"
 
 
 def order_of(sort: str, fields: Mapping[str, Field], *, is_descending: bool) -> Order:
@@ -118,11 +111,8 @@ def _add_columns(found: Selected, filter: Filter) -> None:
         spans = (f"id BETWEEN {id_of(TaskKey(task, 0))} AND {id_of(TaskKey(task + 1, 0)) - 1}" for task in filter.task)
         found.add(" OR ".join(spans))
     found.add_any(f"id & {(1 << REPEAT_BITS) - 1}", filter.repeat)
-    found.add_any("agent", filter.agent)
-    found.add_any("outcome", filter.outcome)
-    found.add_any("failure", filter.failure)
-    found.add_any("tier", filter.tier)
-    found.add_any("server", filter.server)
+    for column in ("agent", "outcome", "failure", "tier", "server"):
+        found.add_any(column, getattr(filter, column))
     for condition, bound in (
         ("reward >= ?", filter.reward_min), ("reward <= ?", filter.reward_max),
         ("steps >= ?", filter.steps_min), ("steps <= ?", filter.steps_max),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
@@ -17,14 +17,10 @@ from nemo_gym.records.conversation import object_at, objects_in, texts_of, turns
 from nemo_gym.records.usage import usage_of
 from nemo_gym.rollouts.outcome import Outcome
 from nemo_gym.schemas.row import (
-    AGENT_REF_KEY,
     ATTEMPT_INDEX_KEY,
     FAILURE_CLASS_KEY,
-    FAILURE_CONVERSATION_KEY,
-    KIND_KEY,
-    PARAMS_KEY,
+    FAILURE_OF_RELEASE_0_7,
     PRIVATE_PREFIX,
-    REASON_KEY,
     ROLLOUT_INDEX_KEY,
     SECONDS_KEY,
     TASK_INDEX_KEY,
@@ -33,7 +29,7 @@ from nemo_gym.schemas.row import (
 )
 from nemo_gym.viewer.index.fields import Fields, Scalar
 from nemo_gym.viewer.index.lines import FileLine
-from nemo_gym.viewer.index.times import Times, times_of
+from nemo_gym.viewer.timeline import Times, times_of
 
 LONGEST_TEXT = 200
 LONGEST_TITLE = 120
@@ -45,10 +41,11 @@ LARGEST_REWARD = 1e100
 """The limit beyond which a reward is reported as a problem, because sums of squares would overflow."""
 MOST_TASKS = 1 << 43
 UNLISTED = frozenset({
-    PARAMS_KEY, "response", "reward", AGENT_REF_KEY, "ng_model_call_capture", "ng_trajectory", "ng_agent_observations",
+    "responses_create_params", "response", "reward", "agent_ref", "ng_model_call_capture", "ng_trajectory",
+    "ng_agent_observations",
 })  # fmt: skip
 """Fields of a record that are not offered as columns of the table."""
-UNLISTED_FAILURE = UNLISTED | {KIND_KEY, REASON_KEY}
+UNLISTED_FAILURE = UNLISTED | {*FAILURE_OF_RELEASE_0_7}
 COMPONENTS = "reward_components."
 _NUMBER = rb"(-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
 
@@ -124,9 +121,10 @@ def _of_row(row: Row, line: FileLine, outcome: Outcome, titled: Container[int]) 
         reward = _reward(row.reward)
         problem = "the reward is missing, too large or not a number." if reward is None else None
     is_failed = outcome is Outcome.FAILED
-    key = _key_of_row(row, line)
+    key = _checked(line.number - 1 if row.task_index is None else row.task_index, row.repeat_index or 0)
     title = "" if key.task in titled else _title_of(fields)
-    said, answer = _said_in(_items_of(fields, response)), response or {}
+    items = row.failure_conversation.get("items") if response is None else response.get("output")
+    said, answer = _said_in(items), response or {}
     usage = usage_of(answer.get("usage"))
     return Entry(
         key, _count(fields.get(ATTEMPT_INDEX_KEY)) or 0, outcome, _text(row.agent), reward,
@@ -136,15 +134,6 @@ def _of_row(row: Row, line: FileLine, outcome: Outcome, titled: Container[int]) 
         row.is_masked, said.has_tokens, title, _scalars(fields),
         _text(answer.get("model")), problem,
     )  # fmt: skip
-
-
-def _items_of(fields: JsonObject, response: JsonObject | None) -> object:
-    return object_at(fields, FAILURE_CONVERSATION_KEY).get("items") if response is None else response.get("output")
-
-
-def _key_of_row(row: Row, line: FileLine) -> TaskKey:
-    task, repeat = row.task_index, row.repeat_index
-    return _checked(line.number - 1 if task is None else task, repeat or 0)
 
 
 def _checked(task: int, repeat: int) -> TaskKey:
@@ -186,9 +175,9 @@ def _said_in(items: object) -> _Said:
     return _Said(len(said), tuple(tools), has_tokens)
 
 
-def _title_of(fields: JsonObject) -> str:
+def _title_of(fields: Mapping[str, object]) -> str:
     """Return the start of the last user message of a prompt."""
-    given = object_at(fields, PARAMS_KEY).get("input")
+    given = object_at(fields, "responses_create_params").get("input")
     if isinstance(given, str):
         return _one_line(given)
     asked = (item for item in reversed(objects_in(given)) if item.get("role") == "user")
@@ -226,17 +215,6 @@ def _is_scalar(value: object) -> bool:
     return len(value) <= LONGEST_TEXT if isinstance(value, str) else isinstance(value, int | float)
 
 
-def numbers_at_end(raw: bytes) -> TaskKey | None:
-    """Return the task and repeat numbers of a planned row. Return None if they are not at the end of the row."""
-    found = _AT_END.search(raw, max(0, len(raw) - 128))
-    return TaskKey(int(found[1]), int(found[2])) if found else None
-
-
-_AT_END = re.compile(
-    rb'"%b":([0-9]{1,12}),"%b":([0-9]{1,5})\}\s*$' % (TASK_INDEX_KEY.encode(), ROLLOUT_INDEX_KEY.encode())
-)
-
-
 def _scanned(line: FileLine, outcome: Outcome) -> Entry:
     """Return the entry of a line that is too long to be parsed. Use only fields near the line's start and end."""
     task, repeat = _found(line, TASK_INDEX_KEY), _found(line, ROLLOUT_INDEX_KEY)
@@ -245,7 +223,7 @@ def _scanned(line: FileLine, outcome: Outcome) -> Entry:
     seconds, attempt = _found(line, SECONDS_KEY), _found(line, ATTEMPT_INDEX_KEY)
     megabytes = line.bytes / 1e6
     return Entry(
-        key, _count(int(attempt or 0)) or 0, outcome, _found_text(line, rb'"name"', AGENT_REF_KEY), reward,
+        key, _count(int(attempt or 0)) or 0, outcome, _found_text(line, rb'"name"', "agent_ref"), reward,
         _found_text(line, b"", FAILURE_CLASS_KEY), times=Times(seconds=seconds),
         problem=f"the line has {megabytes:.0f} MB; only its numbers, agent and reward are indexed.",
     )  # fmt: skip

@@ -6,36 +6,26 @@ import logging
 import time
 from collections import deque
 from threading import Condition, Thread
-from typing import Protocol
 
 from nemo_gym.errors import UserError
+from nemo_gym.viewer.index.run_index import RunIndex
 
 logger = logging.getLogger(__name__)
 
 TURN_S = 0.2
 
 
-class Indexed(Protocol):
-    """Something to be indexed, such as a run."""
-
-    def index_some(self, seconds: float) -> bool:
-        """Index for about `seconds` seconds. Return whether more lines are left to index."""
-
-    def cannot_index(self, problem: str | None) -> None:
-        """Record why indexing failed. `problem` is None if indexing works again."""
-
-
 class Indexer:
     """A thread that indexes the requested runs. The latest request comes first."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Indexed] = deque()
-        self._active: Indexed | None = None
+        self._waiting: deque[RunIndex] = deque()
+        self._active: RunIndex | None = None
         self._changed = Condition()
         self._is_stopped = False
         self._thread: Thread | None = None
 
-    def want(self, run: Indexed) -> None:
+    def want(self, run: RunIndex) -> None:
         """Queue a run for indexing, and start the thread if it is not running."""
         with self._changed:
             if self._is_stopped:
@@ -47,7 +37,7 @@ class Indexer:
                 self._thread.start()
             self._changed.notify_all()
 
-    def wait(self, run: Indexed, timeout_s: float) -> bool:
+    def wait(self, run: RunIndex, timeout_s: float) -> bool:
         """Wait until a run is indexed. Return False after the timeout."""
         with self._changed:
             return self._changed.wait_for(
@@ -67,13 +57,13 @@ class Indexer:
             is_left = False
             try:
                 is_left = run.index_some(TURN_S)
-                run.cannot_index(None)
+                run.fault = None
             except UserError as error:
-                run.cannot_index(str(error))
+                run.fault = str(error)
             except Exception as error:
                 # Catch all errors, because the other runs must still be indexed.
                 logger.exception("a run cannot be indexed")
-                run.cannot_index(f"the run cannot be indexed ({type(error).__name__}: {error}). Please report this.")
+                run.fault = f"the run cannot be indexed ({type(error).__name__}: {error}). Please report this."
             with self._changed:
                 self._active = None
                 if is_left and run not in self._waiting:
@@ -82,7 +72,7 @@ class Indexer:
             # Release the GIL, so that waiting requests run now and not after the switch interval.
             time.sleep(0)
 
-    def _next(self) -> Indexed | None:
+    def _next(self) -> RunIndex | None:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_stopped)
             if self._is_stopped:

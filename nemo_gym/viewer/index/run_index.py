@@ -8,10 +8,9 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import orjson
 
@@ -19,25 +18,25 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.outcome import Outcome
 from nemo_gym.schemas.row import TaskKey
-from nemo_gym.viewer.discovery import NOT_READ
+from nemo_gym.viewer.discovery import NOT_READ, Problem
 from nemo_gym.viewer.filters import Filter
 from nemo_gym.viewer.index import builder, store
 from nemo_gym.viewer.index.census import Census, census_of, pass_rates
-from nemo_gym.viewer.index.conditions import Order, Selected, Value, order_of, selected_by
+from nemo_gym.viewer.index.conditions import Order, Selected, order_of, selected_by
 from nemo_gym.viewer.index.entry import COMPONENTS, id_of, key_of
 from nemo_gym.viewer.index.fields import Field, fields_in
 from nemo_gym.viewer.index.place import Place
-from nemo_gym.viewer.index.renewed import Renewed
 from nemo_gym.viewer.index.words import Cancelled, search_of
 from nemo_gym.viewer.notes import Note
 
 DEEP = 10_000
 """Pages from this row on use cached sorted ids, because sorting for each page takes 1 s per million rows."""
-ORDERS_KEPT = 4
-COUNTS_KEPT = 64
-RESULTS_KEPT = 8
+RESULTS_KEPT = 16
+"""The number of cached results per run. The largest are sorted ids, with 8 MB per million rollouts."""
 LOOK_EVERY = 1_000_000
 """The number of SQLite instructions (a few milliseconds) between checks whether the client has disconnected."""
+REST = 5.0
+"""The pause after a computation, as a multiple of its duration. It limits the load that a growing run causes."""
 V = TypeVar("V")
 ROW = (
     "agent, outcome, reward, failure, tier, server, attempts, steps, tool_calls, input_tokens, output_tokens, seconds,"
@@ -54,16 +53,23 @@ class Page(NamedTuple):
     """The page's rollouts, each a `RolloutRow` of api.ts."""
 
 
+class Neighbours(NamedTuple):
+    """The rollouts before and after another one in the table."""
+
+    before: TaskKey | None
+    after: TaskKey | None
+
+
 class Summary(NamedTuple):
     """The facts about a run that the list of runs shows. The counts of a growing run may be slightly out of date."""
 
-    census: Census
-    planned: int | None
-    pass_at: dict[str, float] | None
-    model: str | None
+    census: Census = Census()
+    planned: int | None = None
+    pass_at: dict[str, float] | None = None
+    model: str | None = None
     """The model name in the first response."""
-    indexed: JsonObject
-    has: JsonObject
+    indexed: Mapping[str, int] = {"bytes": 0, "of": 0}
+    has: Mapping[str, bool] = {"tokens": False, "timeline": False, "components": False}
 
 
 class Score(NamedTuple):
@@ -76,6 +82,26 @@ class Score(NamedTuple):
 def never() -> bool:
     """Return False, for work that is never cancelled."""
     return False
+
+
+class Renewed(Generic[V]):
+    """The latest value of a slow computation. Thread-safe: only one thread at a time computes the value."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._state: object = None
+        self._value: V | None = None
+        self._rests_until = 0.0
+
+    def of(self, state: object, compute: Callable[[], V]) -> V:
+        """Return the value for `state`. During the pause after a computation, return the last computed value."""
+        with self._lock:
+            if self._value is None or (state != self._state and time.monotonic() >= self._rests_until):
+                began_at = time.monotonic()
+                self._value, self._state = compute(), state
+                ended_at = time.monotonic()
+                self._rests_until = ended_at + REST * (ended_at - began_at)
+            return self._value
 
 
 class RunIndex:
@@ -94,16 +120,14 @@ class RunIndex:
     ) -> None:
         """Store the index in `folder`. A file for which `allows` returns False is not read."""
         self.allows = allows
+        self.fault: str | None = None
+        """The reason why indexing failed. None if it works."""
         self._files = files
         self._store = store.Store(files.results, folder)
         self._notes = notes
         self._lock = Lock()
-        self._orders: OrderedDict[object, Renewed[array[int]]] = OrderedDict()
-        self._counts: OrderedDict[object, int] = OrderedDict()
-        self._kept: OrderedDict[object, Renewed[JsonObject]] = OrderedDict()
+        self._kept: OrderedDict[object, Renewed[Any]] = OrderedDict()
         self._searching = Lock()
-        self._census: Renewed[Census] = Renewed()
-        self._pass_rates: Renewed[tuple[dict[str, float] | None]] = Renewed()
 
     @property
     def path(self) -> Path:
@@ -121,14 +145,14 @@ class RunIndex:
         """
         with self.reading() as db:
             progress = builder.progress_of(db, self._paths())
-            left_out = 0 if is_running else sum(builder.incomplete_lines(db, self._paths()).values())
+            left_out = 0 if is_running else sum(progress.incomplete.values())
             (planned,) = db.execute("SELECT COUNT(*) FROM planned").fetchone()
             has_components = db.execute("SELECT 1 FROM fields WHERE name GLOB ?", (f"{COMPONENTS}*",)).fetchone()
             model = store.fact(db, "model")
             return Summary(
                 self._census_in(db),
                 int(planned) if self._files.materialized.exists() else None,
-                self._pass_rates.of(self.state(db), lambda: (pass_rates(db),))[0],
+                self.kept(db, Selected(), "pass rates", lambda: pass_rates(db)),
                 str(model) if model else None,
                 {"bytes": progress.bytes + left_out, "of": progress.of},
                 {
@@ -143,19 +167,20 @@ class RunIndex:
         with self.reading() as db:
             return self._census_in(db)
 
-    def problems(self, *, is_running: bool) -> Iterator[JsonObject]:
-        """Yield the problems of the files, as `Problem` objects of api.ts."""
+    def problems(self, *, is_running: bool) -> Iterator[Problem]:
+        """Yield the problems of the files."""
         with self.reading() as db:
             paths = builder.paths_of(self._files)
             for file, line, message in db.execute("SELECT file, line, message FROM problems ORDER BY file, line"):
-                yield {"file": str(paths[file]), "line": line, "message": message}
+                yield Problem(file=str(paths[file]), line=line, message=message)
             if more := store.fact(db, "more_problems"):
-                yield {"file": str(self._files.results), "line": None, "message": f"{more} more lines have problems."}
-            for file, size in builder.incomplete_lines(db, self._paths()).items() if not is_running else ():
+                yield Problem(file=str(self._files.results), line=None, message=f"{more} more lines have problems.")
+            incomplete = {} if is_running else builder.progress_of(db, self._paths()).incomplete
+            for file, size in incomplete.items():
                 message = f"the last line is incomplete ({size} bytes), so it is left out."
-                yield {"file": str(paths[file]), "line": None, "message": message}
+                yield Problem(file=str(paths[file]), line=None, message=message)
             for path in set(paths.values()) - set(self._paths().values()):
-                yield {"file": str(path), "line": None, "message": NOT_READ}
+                yield Problem(file=str(path), line=None, message=NOT_READ)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -166,14 +191,15 @@ class RunIndex:
             db.execute("BEGIN")
             yield db
 
-    def state(self, db: sqlite3.Connection) -> tuple[object, ...]:
-        """Return a value that changes whenever the content of the index changes."""
-        return store.fact(db, "generation"), store.fact(db, "changed")
+    def _row(self, statement: str, number: int) -> tuple[Any, ...] | None:
+        """Return the first row of a query with one parameter."""
+        with self._store.open() as db:
+            found: tuple[Any, ...] | None = db.execute(statement, (number,)).fetchone()
+            return found
 
     def place(self, key: TaskKey) -> Place | None:
         """Return the current record of a rollout: its score, else its last failed attempt, else its planned row."""
-        with self._store.open() as db:
-            found = db.execute(f"SELECT {_PLACE} FROM rollouts WHERE id = ?", (id_of(key),)).fetchone()
+        found = self._row(f"SELECT {_PLACE} FROM rollouts WHERE id = ?", id_of(key))
         return self._place(found) if found else None
 
     def attempts(self, key: TaskKey) -> list[Place]:
@@ -188,8 +214,7 @@ class RunIndex:
 
     def planned(self, key: TaskKey) -> Place | None:
         """Return the position of a rollout's row in the materialized file, or None if the row is not indexed."""
-        with self._store.open() as db:
-            found = db.execute("SELECT line, offset, bytes FROM planned WHERE id = ?", (id_of(key),)).fetchone()
+        found = self._row("SELECT line, offset, bytes FROM planned WHERE id = ?", id_of(key))
         if found is None:
             return None
         line, offset, size = found
@@ -197,25 +222,25 @@ class RunIndex:
 
     def title(self, task: int) -> str:
         """Return the first 120 characters of the last user message of a task's prompt."""
-        with self._store.open() as db:
-            found = db.execute("SELECT title FROM titles WHERE task = ?", (task,)).fetchone()
+        found = self._row("SELECT title FROM titles WHERE task = ?", task)
         return str(found[0]) if found else ""
 
     def repeats(self, task: int) -> list[Score]:
         """Return the outcomes of a task's rollouts, by repeat."""
         return list(self.scores(Filter(task=(task,))))
 
-    def scores(self, filter: Filter, is_cancelled: Callable[[], bool] = never) -> Iterator[Score]:
+    def scores(self, filter: Filter) -> Iterator[Score]:
         """Yield the outcomes of the selected rollouts, by task and repeat."""
-        with self.selection(filter, is_cancelled) as (db, selected):
+        with self.selection(filter) as (db, selected):
             rows = db.execute(f"SELECT id, agent, outcome, reward {selected.clause} ORDER BY id", selected.values)
             for number, agent, outcome, reward in rows:
                 yield Score(key_of(number), agent, Outcome(outcome), reward)
 
-    def places(self, filter: Filter, is_cancelled: Callable[[], bool] = never) -> Iterator[Place]:
-        """Yield the current records of the selected rollouts, by task and repeat."""
-        with self.selection(filter, is_cancelled) as (db, selected):
-            for found in db.execute(f"SELECT {_PLACE} {selected.clause} ORDER BY id", selected.values):
+    def places(self, filter: Filter, sort: str = "task", *, is_descending: bool = False) -> Iterator[Place]:
+        """Yield the current records of the selected rollouts. The arguments are those of `select`."""
+        with self.selection(filter) as (db, selected):
+            order = order_of(sort, fields_in(db), is_descending=is_descending)
+            for found in db.execute(f"SELECT {_PLACE} {_joined(selected, order)} {order.clause}", selected.values):
                 yield self._place(found)
 
     def select(
@@ -229,7 +254,10 @@ class RunIndex:
         columns: Sequence[str] = (),
         is_cancelled: Callable[[], bool] = never,
     ) -> Page:
-        """Return a page of the table. Raise `UsageError` if `sort` is neither a `SortKey` nor a field's name."""
+        """Return a page of the table, or all rows from `offset` on if `limit` is -1.
+
+        Raise `UsageError` if `sort` is neither a `SortKey` nor a field's name.
+        """
         with self.selection(filter, is_cancelled) as (db, selected):
             fields = fields_in(db)
             order = order_of(sort, fields, is_descending=is_descending)
@@ -242,18 +270,12 @@ class RunIndex:
             return self._count(db, selected)
 
     def neighbours(
-        self,
-        key: TaskKey,
-        filter: Filter,
-        sort: str = "task",
-        *,
-        is_descending: bool = False,
-        is_cancelled: Callable[[], bool] = never,
-    ) -> tuple[TaskKey | None, TaskKey | None]:
+        self, key: TaskKey, filter: Filter, sort: str = "task", *, is_descending: bool = False
+    ) -> Neighbours:
         """Return the rollouts before and after `key` in the filtered and sorted table."""
-        with self.selection(filter, is_cancelled) as (db, selected):
+        with self.selection(filter) as (db, selected):
             order = order_of(sort, fields_in(db), is_descending=is_descending)
-            return (
+            return Neighbours(
                 next_to(db, key, selected, order, is_before=True),
                 next_to(db, key, selected, order, is_before=False),
             )
@@ -277,46 +299,33 @@ class RunIndex:
                     raise Cancelled from error
                 raise
 
-    def kept(
-        self, db: sqlite3.Connection, selected: Selected, name: str, compute: Callable[[], JsonObject]
-    ) -> JsonObject:
+    def kept(self, db: sqlite3.Connection, selected: Selected, name: object, compute: Callable[[], V]) -> V:
         """Return the cached result of `compute` for a selection. The result may be slightly older than the index."""
-        generation, changed = self.state(db)
-        cache_key = (generation, name, selected.clause, tuple(selected.values))
-        return self._renewed(self._kept, cache_key, RESULTS_KEPT).of(changed, compute)
-
-    def _renewed(self, cache: OrderedDict[object, Renewed[V]], cache_key: object, most: int) -> Renewed[V]:
-        """Return a key's cache entry. If there are more than `most` entries, evict the least recently used ones."""
+        cache_key = (store.fact(db, "generation"), name, selected.clause, tuple(selected.values))
         with self._lock:
-            found = cache.setdefault(cache_key, Renewed())
-            cache.move_to_end(cache_key)
-            while len(cache) > most:
-                cache.popitem(last=False)
-            return found
+            found: Renewed[V] = self._kept.setdefault(cache_key, Renewed())
+            self._kept.move_to_end(cache_key)
+            while len(self._kept) > RESULTS_KEPT:
+                self._kept.popitem(last=False)
+        return found.of(store.fact(db, "changed"), compute)
 
     def _census_in(self, db: sqlite3.Connection) -> Census:
-        return self._census.of(self.state(db), lambda: census_of(db))
+        return self.kept(db, Selected(), "census", lambda: census_of(db))
 
     def _paths(self) -> dict[int, Path]:
         """Return the paths of the files that may be read, by file number."""
         return {file: path for file, path in builder.paths_of(self._files).items() if self.allows(path)}
 
-    def _place(self, found: Sequence[object]) -> Place:
-        number, file, line, offset, size, outcome, attempt = map(str, found)
-        path = builder.paths_of(self._files)[int(file)]
-        return Place(path, int(line), int(offset), int(size), key_of(int(number)), Outcome(outcome), int(attempt))
+    def _place(self, found: Sequence[Any]) -> Place:
+        number, file, line, offset, size, outcome, attempt = found
+        path = builder.paths_of(self._files)[file]
+        return Place(path, line, offset, size, key_of(number), Outcome(outcome), attempt)
 
     def _count(self, db: sqlite3.Connection, selected: Selected) -> int:
-        cache_key = (self.state(db), selected.clause, tuple(selected.values))
-        with self._lock:
-            if cache_key in self._counts:
-                return self._counts[cache_key]
-        (count,) = db.execute(f"SELECT COUNT(*) {selected.clause}", selected.values).fetchone()
-        with self._lock:
-            self._counts[cache_key] = count
-            while len(self._counts) > COUNTS_KEPT:
-                self._counts.popitem(last=False)
-        return int(count)
+        def count() -> int:
+            return int(db.execute(f"SELECT COUNT(*) {selected.clause}", selected.values).fetchone()[0])
+
+        return self.kept(db, selected, "count", count)
 
     def _ids(self, db: sqlite3.Connection, selected: Selected, order: Order, offset: int, limit: int) -> list[int]:
         if order.table and not selected.conditions:
@@ -329,16 +338,14 @@ class RunIndex:
         if offset < DEEP or (order.is_by_task and not selected.conditions):
             statement = f"SELECT id {_joined(selected, order)} {order.clause} LIMIT ? OFFSET ?"
             return [number for (number,) in db.execute(statement, (*selected.values, limit, offset))]
-        generation, changed = self.state(db)
-        cache_key = (generation, selected.clause, tuple(selected.values), order)
-        renewed = self._renewed(self._orders, cache_key, ORDERS_KEPT)
-        return list(renewed.of(changed, lambda: _whole_order(db, selected, order))[offset : offset + limit])
+        ordered = self.kept(db, selected, order, lambda: _whole_order(db, selected, order))
+        return list(ordered[offset : offset + limit])
 
     def _rows(self, db: sqlite3.Connection, ids: list[int], fields: Mapping[str, Field]) -> list[JsonObject]:
         wanted = orjson.dumps(ids).decode()
         chosen = "WHERE id IN (SELECT value FROM json_each(?))"
         values = {number: rest for number, *rest in db.execute(f"SELECT id, {ROW} FROM rollouts {chosen}", (wanted,))}
-        columns: dict[int, JsonObject] = {number: dict.fromkeys(fields) for number in ids}
+        columns: dict[int, dict[str, object]] = {number: dict.fromkeys(fields) for number in ids}
         for name, field in fields.items():
             for number, value in db.execute(f"SELECT id, {field.column} FROM {field.table} {chosen}", (wanted,)):
                 columns[number][name] = bool(value) if field.kind == "bool" and value is not None else value
@@ -358,7 +365,7 @@ def _whole_order(db: sqlite3.Connection, selected: Selected, order: Order) -> ar
     return array("q", (number for (number,) in db.execute(statement, selected.values)))
 
 
-def _row(key: TaskKey, values: list[object], fields: JsonObject, note: Note | None) -> JsonObject:
+def _row(key: TaskKey, values: list[object], fields: Mapping[str, object], note: Note | None) -> JsonObject:
     names = (
         "agent", "outcome", "reward", "failure", "tier", "server", "attempts", "steps", "tool_calls", "input_tokens",
         "output_tokens", "seconds", "is_masked", "bytes", "title",
@@ -375,38 +382,21 @@ def next_to(
     db: sqlite3.Connection, key: TaskKey, selected: Selected, order: Order, *, is_before: bool
 ) -> TaskKey | None:
     """Return the selected rollout before or after `key`, or None at either end. `key` itself need not be selected."""
-    there = replace(
-        selected,
-        tables=selected.tables + order.join,
-        conditions=list(selected.conditions),
-        values=list(selected.values),
-    )
-    word = "DESC" if order.is_descending != is_before else "ASC"
+    number, column = id_of(key), order.column
+    found = db.execute(f"SELECT {column} FROM rollouts{order.join} WHERE id = ?", (number,)).fetchone()
+    value = found[0] if found else None
+    # Rollouts without a value are last in both directions, and ties are in the order of task and repeat.
+    nulls, tie, ties = ("FIRST", "<", "DESC") if is_before else ("LAST", ">", "ASC")
+    sign, word = (">", "ASC") if order.is_descending == is_before else ("<", "DESC")
+    there = Selected(selected.tables + order.join, list(selected.conditions), list(selected.values))
     if order.is_by_task:
-        there.add(f"id {'<' if word == 'DESC' else '>'} ?", id_of(key))
-        clause = f"ORDER BY id {word}"
+        there.add(f"id {sign} ?", number)
     else:
-        _add_beyond(there, order, _value_of(db, key, order), id_of(key), is_before=is_before)
-        nulls, tie = ("FIRST", "DESC") if is_before else ("LAST", "ASC")
-        clause = f"ORDER BY {order.column} {word} NULLS {nulls}, id {tie}"
+        same = f"{column} {sign} ? OR ({column} IS ? AND id {tie} ?)"
+        there.add(
+            f"({column} IS NULL) {tie} ? OR (({column} IS NULL) = ? AND ({same}))",
+            value is None, value is None, value, value, number,
+        )  # fmt: skip
+    clause = f"ORDER BY {column} {word} NULLS {nulls}, id {ties}"
     found = db.execute(f"SELECT id {there.clause} {clause} LIMIT 1", there.values).fetchone()
     return key_of(found[0]) if found else None
-
-
-def _value_of(db: sqlite3.Connection, key: TaskKey, order: Order) -> Value | None:
-    tables = f"FROM rollouts{order.join} WHERE id = ?"
-    found = db.execute(f"SELECT {order.column} {tables}", (id_of(key),)).fetchone()
-    value: Value | None = found[0] if found else None
-    return value
-
-
-def _add_beyond(there: Selected, order: Order, value: Value | None, number: int, *, is_before: bool) -> None:
-    """Select only rollouts that come before or after this value and id. Rollouts without a value are last."""
-    column, tie = order.column, "<" if is_before else ">"
-    if value is None:
-        same = f"({column} IS NULL AND id {tie} ?)"
-        there.add(f"{column} IS NOT NULL OR {same}" if is_before else same, number)
-        return
-    sign = "<" if order.is_descending != is_before else ">"
-    beyond = f"{column} {sign} ? OR ({column} = ? AND id {tie} ?)"
-    there.add(beyond if is_before else f"{beyond} OR {column} IS NULL", value, value, number)

@@ -41,7 +41,7 @@ CREATE TABLE counts (field, value, count, PRIMARY KEY (field, value)) WITHOUT RO
 CREATE TABLE files (file INTEGER PRIMARY KEY, bytes, lines, digest);
 CREATE TABLE problems (file, line, message);
 CREATE TABLE facts (name PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE searches (id INTEGER PRIMARY KEY, words, scope, changed, used_at);
+CREATE TABLE searches (id INTEGER PRIMARY KEY, words, scope, changed, used_at, UNIQUE (words, scope));
 CREATE TABLE hits (search, id, PRIMARY KEY (search, id)) WITHOUT ROWID;
 """
 """The tables of an index. The rows of `rollouts` are short, because filtering and sorting read all of them. The fields
@@ -141,37 +141,25 @@ class IndexLost(DataError):
 
 def _make(db: sqlite3.Connection) -> None:
     """Create the tables, unless another process has created them meanwhile."""
-    db.execute("BEGIN IMMEDIATE")
-    if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-        drop_all(db)
-        for statement in SCHEMA.split(";\n"):
-            if statement.strip():
-                db.execute(statement)
-        db.execute(f"PRAGMA user_version = {VERSION}")
-        new_generation(db)
-    db.execute("COMMIT")
+    with db:
+        db.execute("BEGIN IMMEDIATE")
+        if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+            remake(db)
+            db.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def drop_all(db: sqlite3.Connection) -> None:
-    """Drop every table. The caller must have begun a transaction."""
+def remake(db: sqlite3.Connection) -> None:
+    """Empty the index. The caller must have begun a transaction.
+
+    The index gets a new generation id, so that cached results for the old content are not used.
+    """
     names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     for name in names:
         if not name.startswith("sqlite_"):
             quoted = name.replace('"', '""')
             db.execute(f'DROP TABLE "{quoted}"')
-
-
-def remake(db: sqlite3.Connection) -> None:
-    """Empty the index, because the results were rewritten. The caller must have begun a transaction."""
-    drop_all(db)
-    for statement in SCHEMA.split(";\n"):
-        if statement.strip():
-            db.execute(statement)
-    new_generation(db)
-
-
-def new_generation(db: sqlite3.Connection) -> None:
-    """Give the index a new generation id, so that cached results for the old content are not used."""
+    for statement in filter(str.strip, SCHEMA.split(";\n")):
+        db.execute(statement)
     facts = [("generation", os.urandom(8).hex()), ("changed", 0)]
     db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
 

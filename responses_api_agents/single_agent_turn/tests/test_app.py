@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from pydantic import Field
 
 from nemo_gym import (
+    AgentCloseSessionResponse,
     AgentFailed,
     AgentSeedSessionRequest,
     AgentSessionState,
@@ -67,6 +68,7 @@ class Talker(SimpleResponsesAPIAgent):
     seen: list[str] = Field(default_factory=list)
     trouble: str = ""
     rollouts: list[str | None] = Field(default_factory=list)
+    accesses: list[Any] = Field(default_factory=list)
     asked: Any = Field(default_factory=asyncio.Event)
 
     async def step(self, name: str) -> None:
@@ -90,7 +92,8 @@ class Talker(SimpleResponsesAPIAgent):
         if self.trouble == "nonsense":
             return {"output": "none"}
         state = self.agent_session_state(request)
-        return reply(state.request.task_data["word"] if state else "plum, without a session")
+        self.accesses = state.request.tool_accesses if state else []
+        return reply("plum" if state else "plum, without a session")
 
     async def run(self, body: BaseRunRequest) -> None:
         raise NotImplementedError
@@ -137,6 +140,32 @@ async def test_seed_describes_episode_and_task():
     assert (seed.episode_id.rollout_id, seed.episode_id.attempt) == ("2-1", 2)
     assert (seed.task_id.taskset, seed.task_id.task_id) == ("episodes", "t-9")
     assert seed.task_data == {"word": "plum", "task_id": "t-9"}
+
+
+class Reporter(Talker):
+    """An agent that calls the environment itself, and reports cookies and observations at the end."""
+
+    async def _close_agent_session_state(self, state: AgentSessionState) -> AgentCloseSessionResponse:
+        await self.step("close agent")
+        return AgentCloseSessionResponse(agent_observations={"source": "talker"}, resources_cookies={"seat": "2"})
+
+
+class Seats(Words):
+    """An environment that reads a cookie of the agent's calls."""
+
+    async def verify(self, request: Request, body: BaseVerifyRequest) -> float:
+        await self.step("verify", request)
+        return float(request.cookies.get("seat") == "2")
+
+
+async def test_agent_session_reaches_the_environment_and_reports():
+    server = environment_on(make_server(Reporter, name="talker"), words=Seats)
+    graded = await run(server, **ROW)
+    (access,) = part(server, "talker").accesses
+    assert (access.kind, access.name, access.base_url) == ("direct_http", "words", "http://words:0")
+    assert any(name.startswith("Seats___words") for name in access.cookies)
+    assert (graded.reward, graded.ng_agent_observations) == (1.0, {"source": "talker"})
+    assert part(server, "words").seen == WHOLE
 
 
 class OldSeed(BaseSeedSessionRequest):

@@ -1,7 +1,8 @@
 """A program that behaves like an engine, with the standard library only. Variables select its faults.
 
 STUB_REFUSES_S and STUB_LOADS_S are the times that it refuses connections and answers 503. STUB_CRASHES is an error at
-load. A message "crash" or "hang" has its effect once per folder STUB_FOLDER, "always crash" each time.
+load. With STUB_STUBBORN, its worker ignores SIGTERM. A message "crash" or "hang" has its effect once per folder
+STUB_FOLDER, "always crash" each time.
 """
 
 import argparse
@@ -87,10 +88,12 @@ class Engine(http.server.BaseHTTPRequestHandler):
 write(f"starting with the key {KEY}, {' '.join(sys.argv[1:])}")
 (FOLDER / f"{os.getpid()}.pid").touch()
 # A worker in a session of its own, which its parent does not end.
-worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+work = (STUBBORN if "STUB_STUBBORN" in os.environ else "") + "import time; time.sleep(3600)"
+worker = subprocess.Popen([sys.executable, "-c", work], start_new_session=True)
 (FOLDER / f"{worker.pid}.pid").touch()
 if (crashes := os.environ.get("STUB_CRASHES")) and (crashes != "once" or is_first("crashed at load")):
-    sys.exit(f"ERROR: {os.environ.get('STUB_ERROR', 'unrecognized arguments')}")
+    sys.exit(os.environ.get("STUB_ERROR", "ERROR: unrecognized arguments"))
 time.sleep(float(os.environ.get("STUB_REFUSES_S", "0")))
 loaded_at = time.monotonic() + float(os.environ.get("STUB_LOADS_S", "0"))
 write("Loading safetensors checkpoint shards:  50%")

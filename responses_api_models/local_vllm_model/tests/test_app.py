@@ -16,6 +16,7 @@ import pytest
 from nemo_gym import DataError, ModelFailed
 from nemo_gym.testing import make_server, on_a_port
 from responses_api_models.local_vllm_model.app import LocalVLLMModel
+from responses_api_models.local_vllm_model.crashes import CRASH_PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -82,22 +83,46 @@ async def test_engine_answers_and_ends_with_the_server(tmp_path):
     assert "--max-model-len 4096" in (tmp_path / "policy_model_0.log").read_text()
 
 
-async def test_progress_names_the_last_log_line(tmp_path, caplog):
+async def test_progress_is_the_last_log_line(tmp_path, caplog):
     caplog.set_level("INFO")
     async with served(tmp_path, env={"STUB_REFUSES_S": "1", "STUB_LOADS_S": "6"}) as client:
         await ask(client)
-    lines = [each for each in caplog.messages if each.startswith("waiting for policy_model: the engine at port")]
-    assert f"of {PATIENCE_S:g} s, it refuses connections. Its log: " in lines[0]
-    assert any("/health answers 503. Its log: Loading safetensors checkpoint shards:  50%" in line for line in lines)
+    assert any(each.startswith("policy_model: the engine starts at port ") for each in caplog.messages)
+    assert "Loading safetensors checkpoint shards:  50%" in caplog.messages
     assert not any(KEY in message for message in caplog.messages)
 
 
-async def test_crash_at_load_is_reported_with_the_log(tmp_path):
-    with pytest.raises(ModelFailed, match="exit code 1 while it was loading") as caught:
-        async with served(tmp_path, env={"STUB_CRASHES": "always"}):
+TRACEBACK = f"""\
+(Engine pid=3) ERROR 11-30 07:24:19 [core.py:12] Traceback (most recent call last):
+(Engine pid=3) ERROR 11-30 07:24:19 [core.py:12]   File "core.py", line 12, in load
+(Engine pid=3) ERROR 11-30 07:24:19 [core.py:12] ValueError: no room for {KEY}
+Traceback (most recent call last):
+  File "server.py", line 3, in run
+RuntimeError: Engine core initialization failed. See root cause above."""
+VALIDATION = """\
+pydantic_core.ValidationError: 1 validation error
+  Value error, max_model_len is too large.
+    For further information visit https://errors.pydantic.dev"""
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("usage: engine [--port]\nengine.py: error: no option --x", "engine.py: error: no option --x."),
+        (TRACEBACK, "ValueError: no room for ****."),
+        (VALIDATION, "ValidationError: 1 validation error Value error, max_model_len is too large."),
+        ("PackageNotFoundError: No package metadata was found for vllm", "for vllm. Correct command."),
+        ("it gives up", "it gives up."),
+    ],
+)
+async def test_crash_at_load_is_reported_in_one_line(tmp_path, said, cause):
+    with pytest.raises(ModelFailed) as caught:
+        async with served(tmp_path, env={"STUB_CRASHES": "always", "STUB_ERROR": said}):
             pass
-    assert "ERROR: unrecognized arguments" in str(caught.value)
-    assert "starting with the key ****" in str(caught.value)
+    begin = "policy_model: the engine ended with exit code 1 while it was loading: "
+    assert str(caught.value).startswith(begin)
+    assert str(caught.value).endswith(f"{cause} Its log is {tmp_path / 'policy_model_0.log'}")
+    assert "\n" not in str(caught.value)
     assert left_over(tmp_path) == []
 
 
@@ -108,7 +133,7 @@ async def test_taken_port_is_replaced(tmp_path):
 
 
 async def test_missing_program_is_reported(tmp_path):
-    with pytest.raises(ModelFailed, match="cannot start 'no-such-engine'"):
+    with pytest.raises(ModelFailed, match=r"cannot start 'no-such-engine': .*\. Correct command\."):
         async with served(tmp_path, command="no-such-engine --port {port}"):
             pass
 
@@ -120,9 +145,33 @@ async def test_slow_load_has_a_limit(tmp_path):
     assert left_over(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"python": "no/python"},
+            "policy_model: python 'no/python' not found. Name the interpreter that can import vllm",
+        ),
+        ({"model": "/no/such"}, "policy_model: model '/no/such' not found"),
+    ],
+)
+async def test_missing_file_is_reported(tmp_path, settings, message):
+    with pytest.raises(DataError, match=message):
+        async with served(tmp_path, command=None, **settings):
+            pass
+
+
 @pytest.mark.parametrize("native", [False, True])
 async def test_call_survives_a_crash(tmp_path, native):
     async with served(tmp_path, uses_responses_api=native) as client:
+        before, _ = await ask(client)
+        after, _ = await ask(client, "crash")
+    assert before != after
+
+
+async def test_call_survives_a_crash_that_leaves_a_process(tmp_path):
+    # The worker lives longer than a caller waits for the end of the engine.
+    async with served(tmp_path, env={"STUB_STUBBORN": "1"}, stop_timeout_s=CRASH_PATIENCE_S + 3) as client:
         before, _ = await ask(client)
         after, _ = await ask(client, "crash")
     assert before != after
@@ -132,8 +181,7 @@ async def test_restarts_are_limited(tmp_path):
     async with served(tmp_path, max_restarts=1) as client:
         reply = await client.post("/v1/responses", json={"input": "always crash"})
         assert reply.status_code == 502
-        assert "ended with exit code 7 after 1 restart." in reply.json()["detail"]
-        assert "CUDA error: an illegal memory access" in reply.json()["detail"]
+        assert "ended with exit code 7 after 1 restart: CUDA error: an illegal memory" in reply.json()["detail"]
 
 
 async def test_hanging_engine_is_restarted(tmp_path):
@@ -190,6 +238,7 @@ async def test_engine_ends_when_its_keeper_is_killed(tmp_path):
         ({"num_workers": 2}, "num_workers must be 1"),
         ({"base_url": ["http://127.0.0.1:9/v1"]}, "use vllm_model"),
         ({"engine": "tgi"}, "engine"),
+        ({"python": sys.executable}, "python is for the engines vllm and sglang without a command"),
     ],
 )
 def test_wrong_setting_is_reported(tmp_path, settings, error):

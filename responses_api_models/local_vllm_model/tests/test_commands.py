@@ -12,8 +12,12 @@ TEMPLATE = ["run", "{model}", "-p", "{port}", "-r", "{replica}"]
 ADDRESS = ["--host", "127.0.0.1", "--port", "12345"]
 
 
-def command(engine="vllm", model="Qwen/Qwen3-8B", served_name=None, folder=Path(), template=None, **args):
-    return command_of(engine, PLACE, model=model, served_name=served_name, args=args, folder=folder, template=template)
+def command(
+    engine="vllm", model="Qwen/Qwen3-8B", served_name=None, folder=Path(), template=None, *, python=None, **args
+):
+    return command_of(
+        engine, PLACE, model=model, served_name=served_name, args=args, folder=folder, template=template, python=python
+    )
 
 
 @each_case(
@@ -26,6 +30,19 @@ def command(engine="vllm", model="Qwen/Qwen3-8B", served_name=None, folder=Path(
 )
 def test_each_engine_has_its_command(engine, words):
     assert command(engine) == [*words, *ADDRESS]
+
+
+@each_case(
+    ("engine", "words"),
+    [
+        ("vllm", ["vllm.entrypoints.openai.api_server", "--model", "Qwen/Qwen3-8B"]),
+        ("sglang", ["sglang.launch_server", "--model-path", "Qwen/Qwen3-8B"]),
+    ],
+)
+def test_interpreter_runs_the_engines_module(engine, words):
+    python = Path("/venv/bin/python")
+    assert command(engine, python=python) == [str(python), "-m", *words, *ADDRESS]
+    assert environment_of({}, api_key="k", replica=0, gpus=None, python=python)["PATH"].startswith("/venv/bin:")
 
 
 def test_file_is_loaded_by_path(tmp_path):

@@ -152,9 +152,10 @@ async def ask(client, text, input_at):
 
 
 @asynccontextmanager
-async def asked_directly(endpoint, cls=SimpleModelServer):
+async def asked_directly(endpoint, cls=SimpleModelServer, **settings):
     server = make_server(
         cls,
+        **settings,
         name="policy_model",
         openai_base_url=f"{endpoint}/v1",
         openai_api_key="sk-very-secret",
@@ -164,10 +165,10 @@ async def asked_directly(endpoint, cls=SimpleModelServer):
         yield client
 
 
-def written(**params):
+def written(items=ITEMS, **params):
     """Return a request as an agent writes it, and the position of its input."""
     beginning = orjson.dumps(params)[:-1] + (b"," if params else b"") + b'"input":'
-    return beginning + orjson.dumps(ITEMS) + b"}", len(beginning)
+    return beginning + orjson.dumps(items) + b"}", len(beginning)
 
 
 @pytest.mark.parametrize("params", [{}, {"temperature": 0.5, "tools": [TOOL], "user": None}])
@@ -178,6 +179,13 @@ async def test_marked_input_is_forwarded_unchanged(endpoint, bodies, params):
     sent = {name: value for name, value in params.items() if value is not None}
     (body,) = bodies()
     assert body == {**sent, "model": "echo", "input": ITEMS, **({"tools": body["tools"]} if "tools" in sent else {})}
+
+
+async def test_reasoning_is_left_out_of_marked_input(endpoint, bodies):
+    thought = {"type": "reasoning", "id": "rs_1", "summary": []}
+    async with asked_directly(endpoint, drop_input_reasoning_items=True) as client:
+        assert (await ask(client, *written([thought, *ITEMS]))).status_code == 200
+    assert bodies()[0]["input"] == ITEMS
 
 
 async def test_reply_to_marked_input_is_forwarded_unchanged(endpoint):

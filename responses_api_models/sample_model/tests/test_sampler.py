@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from responses_api_models.sample_model.json_schema.references import SchemaError
 from responses_api_models.sample_model.sampler import Sampler
-from responses_api_models.sample_model.tests.schemas import EVERY_SCHEMA, OBJECTS, REFERENCES, samples_of, validator_of
-from tests.pace import cpu_time
+from responses_api_models.sample_model.tests.schemas import EVERY_SCHEMA, REFERENCES, samples_of, validator_of
 
 REPOSITORY = Path(__file__).parents[3]
 SAMPLES = 200
@@ -178,13 +177,12 @@ def test_schema_without_instances_reports_json_pointer():
     assert wrong == []
 
 
-def test_endless_schema_is_rejected_soon():
+def test_endless_schema_is_rejected():
     schema = {"$ref": "#/$defs/a", "$defs": {"a": {
         "type": "object", "required": ["left", "right"],
         "properties": {"left": {"$ref": "#/$defs/a"}, "right": {"$ref": "#/$defs/a"}}}}}  # fmt: skip
-    with cpu_time() as took, pytest.raises(SchemaError, match="requires endless nesting"):
+    with pytest.raises(SchemaError, match="requires endless nesting"):
         Sampler(schema).sample(Random(0))
-    assert took.seconds < 5
 
 
 def test_endless_optional_property_is_omitted():
@@ -197,12 +195,3 @@ def test_recursive_schema_gives_small_samples():
     sizes = [len(json.dumps(value)) for value in samples_of(REFERENCES["a tree"], SAMPLES)]
     assert max(sizes) < 20_000
     assert sum(sizes) / len(sizes) < 2_000
-
-
-def test_sampling_takes_less_than_five_milliseconds():
-    sampler, rng = Sampler(OBJECTS["optional and required"]), Random(0)
-    with cpu_time() as took:
-        for _ in range(SAMPLES):
-            sampler.sample(rng)
-    # About 50 microseconds; the bound only catches work that is repeated for each sample.
-    assert took.seconds / SAMPLES < 0.005

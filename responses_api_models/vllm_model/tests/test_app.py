@@ -112,7 +112,8 @@ async def test_session_stays_with_one_endpoint(endpoint, another_endpoint, seen)
                 for _ in range(3):
                     (await session.post("/v1/responses", json={"input": "Hello"})).raise_for_status()
     async with httpx.AsyncClient(verify=False) as client:
-        counts = [len((await client.get(f"{address}/seen")).json()) for address in (endpoint, another_endpoint)]
+        calls = [(await client.get(f"{address}/seen")).json() for address in (endpoint, another_endpoint)]
+    counts = [sum(call["path"].endswith("/chat/completions") for call in each) for each in calls]
     assert sum(counts) == 72
     # Each session made its three calls to one endpoint. One endpoint gets no session with a chance of 1 in 8 million.
     assert [count % 3 for count in counts] == [0, 0]
@@ -183,11 +184,6 @@ async def test_several_answers_with_tokens_are_rejected(endpoint, bodies, settin
     with model_fails("n is 2, but return_token_id_information needs one answer per request"):
         await respond(endpoint, "echo", asked=asked, return_token_id_information=True, **settings)
     assert bodies() == []
-
-
-async def test_alternative_tokens_are_never_requested(endpoint, bodies):
-    await respond(endpoint, "echo", asked={"top_logprobs": 5}, return_token_id_information=True)
-    assert bodies()[0]["top_logprobs"] == 0
 
 
 async def test_prompt_tokens_of_older_engine_are_requested(endpoint, bodies):

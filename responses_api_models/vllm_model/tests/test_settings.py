@@ -10,6 +10,7 @@ from responses_api_models.vllm_model.app import VLLMModel
 from responses_api_models.vllm_model.tests.asking import (
     HELLO,
     HELLO_IN_PARTS,
+    TOOL,
     complete,
     model_fails,
     policy,
@@ -54,6 +55,21 @@ async def test_limit_of_the_request_replaces_every_default(endpoint, bodies, def
     await respond(endpoint, "echo", asked={"max_output_tokens": 9}, uses_responses_api=True, **settings)
     limits = [[value for name, value in body.items() if name.startswith("max_")] for body in bodies()]
     assert limits == [[9], [9], [5], [9]]
+
+
+@pytest.mark.parametrize("wanted", [None, 2])
+async def test_alternative_tokens_of_the_request_are_kept(endpoint, bodies, wanted):
+    asked = {"logprobs": True, "top_logprobs": wanted}
+    await complete(endpoint, "echo", asked=asked, return_token_id_information=True)
+    assert bodies()[0]["top_logprobs"] == (wanted or 0)
+
+
+@pytest.mark.parametrize(("settings", "sent"), [({}, [None, None]), ({"sends_strict": True}, [True, None])])
+async def test_strict_tools_are_sent_if_wanted(endpoint, bodies, settings, sent):
+    tools = [{**TOOL, "strict": True}, {**TOOL, "name": "other", "strict": False}]
+    await respond(endpoint, "echo", asked={"tools": tools}, **settings)
+    (body,) = bodies()
+    assert [tool["function"].get("strict") for tool in body["tools"]] == sent
 
 
 async def test_null_in_a_request_leaves_the_servers_setting(endpoint, bodies):

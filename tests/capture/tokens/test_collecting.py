@@ -7,8 +7,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym import ServerClient
+from nemo_gym.capture.tokens.file_store import Prefixes
 from nemo_gym.capture.tokens.numbers import Numbers
-from nemo_gym.capture.tokens.prefixes import Prefixes
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import DataError
 from nemo_gym.rollouts.outcome import Outcome, Record

@@ -19,7 +19,9 @@ from tests.each_case import each_case
         {"content": "42", "reasoning_content": "Six times seven."},
         {"content": "42", "reasoning": "Six times seven."},
         {"content": "42", "reasoning_content": "Six times seven.", "reasoning": "Six times seven."},
+        {"content": "42", "thinking_blocks": [{"thinking": "Six times seven."}, {"data": "sealed"}]},
         {"content": "<think>Six times seven.</think>42"},
+        {"content": "<think>Six times seven.</think>42", "thinking_blocks": [{"thinking": "Six times seven."}]},
         {"content": [{"type": "text", "text": "<think>Six times seven.</think>42"}]},
     ],
 )

@@ -76,8 +76,9 @@ def test_assistant_turn_becomes_one_message():
 @each_case(
     ("items", "contents"),
     [
-        ([said("a"), said("b")], ["a", "b"]),
-        ([said("a"), thought("t"), said("b")], ["a", "<think>t</think>b"]),
+        ([said("a"), said("b")], ["ab"]),
+        ([thought("t"), said("a"), said("b"), called(), called("2")], ["<think>t</think>ab"]),
+        ([said("a"), thought("t"), said("b")], ["<think>t</think>ab"]),
         ([called(), said("a")], ["a"]),
         ([thought("t"), called(), thought("u"), called("2")], ["<think>t</think><think>u</think>"]),
         ([said("a"), called(), thought("u"), called("2")], ["<think>u</think>a"]),
@@ -85,7 +86,7 @@ def test_assistant_turn_becomes_one_message():
         ([called()], [None]),
     ],
 )
-def test_turn_ends_at_next_text_after_calls(items, contents):
+def test_adjacent_assistant_items_become_one_message(items, contents):
     assert [message["content"] for message in messages(*items)] == contents
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unittest.mock import AsyncMock, MagicMock
+from unittest.mock import AsyncMock, MagicMock, patch
 
 import aiohttp
 import orjson
@@ -33,6 +33,39 @@ def test_client_may_be_a_bare_mock(knows):
         config=base_responses_api_model.BaseResponsesAPIModelConfig(**ADDRESS), server_client=agent.server_client
     )
     assert TestClient(model.setup_webserver()).post("/v1/responses", json={"input": "hi"}).status_code == 200
+
+
+def test_base_url_needs_no_address_book():
+    block = {"host": "10.0.0.7", "port": 81}
+    for client in (MagicMock(spec=server_utils.ServerClient), object.__new__(server_utils.ServerClient)):
+        assert server_utils.ServerClient._build_server_base_url(client, block) == "http://10.0.0.7:81"
+
+
+class PreparedEnvironment(Environment):
+    def model_post_init(self, context):
+        raise AssertionError("the preparation is patched")
+
+
+class PreparedAgent(Agent):
+    def model_post_init(self, context):
+        raise AssertionError("the preparation is patched")
+
+
+@each_case(
+    ("kind", "config", "path"),
+    [
+        (PreparedEnvironment, base_resources_server.BaseResourcesServerConfig, "/close_session"),
+        (PreparedAgent, base_responses_api_agent.BaseResponsesAPIAgentConfig, "/v1/agent_sessions/close"),
+    ],
+)
+def test_preparation_of_a_server_can_be_patched(kind, config, path):
+    with patch.object(kind, "model_post_init", lambda self, context: None):
+        server = build(kind, config)
+    with TestClient(server.setup_webserver()) as client:
+        assert (
+            client.post(path, json={"agent_session_id": "a", "episode_id": {"rollout_id": "0-0"}}).json()["closed"]
+            is False
+        )
 
 
 @each_case(

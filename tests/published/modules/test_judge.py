@@ -9,6 +9,7 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 from pydantic import ConfigDict
+from starlette.responses import JSONResponse
 
 from nemo_gym.base_resources_server import (
     BaseResourcesServerConfig,
@@ -198,6 +199,16 @@ def test_failed_judge_is_recorded_in_the_row(path):
     assert (row["expected"], row["own"]) == ("Paris", {"kept": [1]})
     assert row["response"]["output"][0]["content"][0]["text"] == "yes"
     assert row["responses_create_params"]["input"] == "Q?"
+
+
+async def test_answer_of_the_decorator_is_a_json_response():
+    async def verify(body: JudgedVerifyRequest) -> JudgedVerifyResponse:
+        raise JudgeError("out of order")
+
+    answer = await judge_failsafe(verify)(JudgedVerifyRequest.model_validate(ROW))
+    assert isinstance(answer, JSONResponse)
+    assert (answer.status_code, answer.media_type) == (200, "application/json")
+    assert json.loads(answer.body).items() >= FAILED.items()
 
 
 def test_other_errors_are_not_judge_failures():

@@ -9,7 +9,12 @@ import httpx
 import orjson
 import pytest
 
+from nemo_gym.calls.client import ServerClient
+from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.rollout_observability import AgentObservationBundle, TrajectoryRecord
+from nemo_gym.rollouts.runner import Runner
+from nemo_gym.schemas.row import Row
+from tests.conftest import PATIENCE_S
 from tests.published.style.folders import AGENTS_AND_MODEL_SERVERS
 
 pytestmark = pytest.mark.slow
@@ -167,6 +172,27 @@ def test_published_tool_loop_earns_its_reward(collected):
     assert loop["response"]["usage"]["total_tokens"] == 36
     assert loop["response"]["usage"]["input_tokens_details"]["cached_tokens"] == 12
     assert (loop["uuid"], loop["expected_count"]) == ("u-1", 4)
+
+
+async def test_collector_receives_time_and_tool_calls(servers):
+    """The agents converse in their own `/v1/responses`, some behind a request to themselves."""
+    host, port = servers.head.removeprefix("http://").split(":")
+    client = ServerClient.load_from_global_config(BaseServerConfig(host=host, port=int(port)))
+    runner = Runner(client, rollout_timeout_s=PATIENCE_S)
+    ids = {"_ng_task_index": 0, "_ng_rollout_index": 0}
+    timings = {name: (await runner.run(Row({**ROWS[name], **ids}))).timing for name in ("loop", "panel", "forwarded")}
+    await client.aclose()
+    phases = {"seed", "model", "tools", "verify"}
+    assert [set(each.phases) for each in timings.values()] == [phases, phases, phases - {"tools"}]
+    assert [each.tools for each in timings.values()] == [
+        {"increment_counter": (2, 0)},
+        # The second environment rejects the text as a number, and it does not have the other tool.
+        {"increment_counter": (4, 2), "increment_counter_twice": (2, 2)},
+        {},
+    ]
+    # A call to itself is not counted in addition to the calls made for it. Each duration is rounded.
+    for each in (timings["loop"], timings["forwarded"]):
+        assert sum(each.phases.values()) <= each.seconds + 0.01
 
 
 def test_environment_servers_block_is_an_alias_of_its_agent(collected):

@@ -3,7 +3,7 @@
 | folder       | idioms |
 |--------------|--------|
 | `kept_words` | strict `ResourcesSeedSessionRequest`, `TaskData` that forbids other fields, `failure_kind`, an `environment_servers` block `single_agent_turn` with its bounds |
-| `kept_agent` | `_seed_agent_session_state`, `_close_agent_session_state`, `AgentSessionSetupError`, a subclass of `AgentSessionState` |
+| `kept_agent` | `_seed_agent_session_state`, `_close_agent_session_state`, `AgentSessionSetupError`, a subclass of `AgentSessionState`, `_require_agent_session`, `effective_tool_accesses` |
 """  # noqa: E501
 
 from __future__ import annotations
@@ -28,6 +28,16 @@ MARKS = {"mask_sample": True, "failure_kind": "sandbox", "failure_reason": "disk
 def place(shared_workplace):
     shutil.copytree(EPISODES, shared_workplace.folder, dirs_exist_ok=True, ignore=UNCOPIED)
     return shared_workplace
+
+
+def test_servers_start_in_a_checkout_of_the_published_package(place):
+    package = place.folder / "nemo_gym" / "__init__.py"
+    package.parent.mkdir()
+    package.write_text("raise RuntimeError('the published package was imported')")
+    try:
+        place.start_servers(CONFIG).end()
+    finally:
+        shutil.rmtree(package.parent)
 
 
 def rows_in(place: Any, path: str) -> list[dict[str, Any]]:
@@ -100,7 +110,7 @@ def failures_of(place: Any, servers: Any, name: str, agent: str, *plans: str) ->
     """Collect one row per plan, each with one attempt; return the failures, after checking that none has a reward."""
     rows = [
         {
-            "responses_create_params": {"input": f"Say w{number}."},
+            "responses_create_params": {"input": f"Say w{number}, {plan}."},
             "word": f"w{number}",
             "plan": plan,
             "agent_ref": {"name": agent},

@@ -1,12 +1,19 @@
-"""Running collections that tests send commands to."""
+"""Running collections that tests send commands to, and commands in a terminal."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import orjson
 import pytest
 
 from nemo_gym.jsonl import JsonObject
@@ -14,6 +21,7 @@ from nemo_gym.rollouts.control.calling import ask, find
 from tests.conftest import PATIENCE_S
 from tests.rollouts.conftest import Row, Run
 
+NG = (sys.executable, "-m", "nemo_gym.cli.main", "eval")
 Condition = Callable[[JsonObject], bool]
 
 
@@ -64,3 +72,76 @@ async def begin(
     for each in begun:
         each.cancel()
     await asyncio.gather(*begun, return_exceptions=True)
+
+
+class Terminal:
+    """A user's commands in one folder."""
+
+    def __init__(self, folder: Path, records: Path, agent) -> None:
+        self.folder = folder
+        self._env = os.environ | {"XDG_RUNTIME_DIR": str(records)}
+        self._address = ("+head_server.host=127.0.0.1", f"+head_server.port={agent.port}", "+agent_name=sound")
+        self.started: list[subprocess.Popen[str]] = []
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = (*NG, *words)
+        return subprocess.run(
+            command,
+            check=False,
+            cwd=self.folder,
+            env=self._env,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+
+    def ctl(self, *words: str) -> str:
+        done = self.run("ctl", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def status(self) -> dict:
+        return json.loads(self.ctl("x.jsonl", "status", "--json"))
+
+    def collecting(self, *settings: str) -> tuple[str, ...]:
+        return ("run", "--no-serve", *self._address, "--input", "tasks.jsonl", "-o", "x.jsonl", *settings)
+
+    def collect(self, *settings: str) -> subprocess.Popen[str]:
+        command = (*NG, *self.collecting(*settings))
+        process = self.start(command)
+        self.until(lambda: self.run("ctl", "x.jsonl", "status").returncode == 0)
+        return process
+
+    def start(self, command: tuple[str, ...], stdout: int | None = None) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            command, cwd=self.folder, env=self._env, stdout=stdout, stderr=subprocess.PIPE, text=True
+        )
+        self.started.append(process)
+        return process
+
+    def until(self, condition) -> None:
+        give_up_at = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < give_up_at
+            time.sleep(0.05)
+
+    @property
+    def record(self) -> dict:
+        return orjson.loads((self.folder / "x_run.json").read_bytes())
+
+
+@pytest.fixture
+def record_folder():
+    """A folder for the records and sockets, with a short path."""
+    with TemporaryDirectory(prefix="ng-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def terminal(tmp_path, record_folder, agent, make_task, write_tasks):
+    write_tasks(make_task(n, act="held") for n in range(8))
+    opened = Terminal(tmp_path, record_folder, agent)
+    yield opened
+    for process in opened.started:
+        process.kill()
+        process.wait()

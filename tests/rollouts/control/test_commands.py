@@ -8,10 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
-import time
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import orjson
 import pytest
@@ -20,83 +16,9 @@ from nemo_gym import jsonl
 from nemo_gym.rollouts.control.registry import registered
 from nemo_gym.rollouts.job import RunFiles
 from tests.conftest import PATIENCE_S
+from tests.rollouts.control.conftest import NG
 
 pytestmark = pytest.mark.slow
-
-NG = (sys.executable, "-m", "nemo_gym.cli.main", "eval")
-
-
-class Terminal:
-    """A user's commands in one folder."""
-
-    def __init__(self, folder: Path, records: Path, agent) -> None:
-        self.folder = folder
-        self._env = os.environ | {"XDG_RUNTIME_DIR": str(records)}
-        self._address = ("+head_server.host=127.0.0.1", f"+head_server.port={agent.port}", "+agent_name=sound")
-        self.started: list[subprocess.Popen[str]] = []
-
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = (*NG, *words)
-        return subprocess.run(
-            command,
-            check=False,
-            cwd=self.folder,
-            env=self._env,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
-
-    def ctl(self, *words: str) -> str:
-        done = self.run("ctl", *words)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def status(self) -> dict:
-        return json.loads(self.ctl("x.jsonl", "status", "--json"))
-
-    def collecting(self, *settings: str) -> tuple[str, ...]:
-        return ("run", "--no-serve", *self._address, "--input", "tasks.jsonl", "-o", "x.jsonl", *settings)
-
-    def collect(self, *settings: str) -> subprocess.Popen[str]:
-        command = (*NG, *self.collecting(*settings))
-        process = self.start(command)
-        self.until(lambda: self.run("ctl", "x.jsonl", "status").returncode == 0)
-        return process
-
-    def start(self, command: tuple[str, ...], stdout: int | None = None) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            command, cwd=self.folder, env=self._env, stdout=stdout, stderr=subprocess.PIPE, text=True
-        )
-        self.started.append(process)
-        return process
-
-    def until(self, condition) -> None:
-        give_up_at = time.monotonic() + PATIENCE_S
-        while not condition():
-            assert time.monotonic() < give_up_at
-            time.sleep(0.05)
-
-    @property
-    def record(self) -> dict:
-        return orjson.loads((self.folder / "x_run.json").read_bytes())
-
-
-@pytest.fixture
-def record_folder():
-    """A folder for the records and sockets, with a short path."""
-    with TemporaryDirectory(prefix="ng-", dir="/tmp") as folder:
-        yield Path(folder)
-
-
-@pytest.fixture
-def terminal(tmp_path, record_folder, agent, make_task, write_tasks):
-    write_tasks(make_task(n, act="held") for n in range(8))
-    opened = Terminal(tmp_path, record_folder, agent)
-    yield opened
-    for process in opened.started:
-        process.kill()
-        process.wait()
 
 
 def test_background_collection_is_listed_steered_and_awaited(terminal, agent):
@@ -117,7 +39,7 @@ def test_background_collection_is_listed_steered_and_awaited(terminal, agent):
     ended = terminal.run("wait", "x")
     assert (ended.returncode, "finished" in ended.stderr) == (0, True)
     assert terminal.run("wait", "x.jsonl").returncode == 0
-    assert "8 planned = 7 scored + 1 failed (1 cancelled)" in (terminal.folder / "x_output.log").read_text()
+    assert "8 planned = 7 scored + 1 failed (1 cancelled)" in (terminal.folder / "x_run/output.log").read_text()
     assert terminal.run("ps").stdout == "no collection is running\n"
 
 
@@ -126,6 +48,13 @@ def test_background_collection_reports_a_wrong_start(terminal):
     assert done.returncode == 1
     assert "nobody" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_background_collection_needs_its_folder(terminal):
+    (terminal.folder / "x_run").touch()
+    done = terminal.run(*terminal.collecting("--detach"))
+    assert done.returncode == 1
+    assert "x_run: the run's folder cannot be created (File exists)." in done.stderr
 
 
 @pytest.fixture

@@ -181,15 +181,6 @@ async def test_every_verb_is_recorded(begin, make_task, agent):
     assert all(entry["at"] and "answer" in entry for entry in entries)
 
 
-async def test_progress_over_time_is_recorded(begin, make_task, agent):
-    live = await begin([make_task(n, act="held") for n in range(3)])
-    await live.until(lambda status: status["longest"] and status["longest"][0]["seconds"] > 1.2)
-    agent.release()
-    points = (await live.collecting).record["progress"]
-    assert [0, 3] in [[finished, running] for _, finished, running in points]
-    assert [at_s for at_s, _, _ in points] == sorted(at_s for at_s, _, _ in points)
-
-
 @pytest.mark.parametrize(
     ("verb", "arguments", "problem"),
     [

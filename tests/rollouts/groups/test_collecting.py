@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from nemo_gym import InvalidTask, JudgeFailed, ModelFailed, ServerLost
+from nemo_gym.config.subject import RunSubject
 from nemo_gym.errors import DataError
-from nemo_gym.rollouts.attempts import AttemptLimits
 from nemo_gym.rollouts.groups import GroupedTasks
 from nemo_gym.rollouts.job import AttemptSettings, RunFiles
+from nemo_gym.rollouts.ledger import read
 from nemo_gym.rollouts.outcome import Outcome, Record
-from nemo_gym.rollouts.subject import RunSubject
+from nemo_gym.rollouts.runner import AttemptLimits
 from nemo_gym.schemas.row import Row as RowView
 from nemo_gym.testing import reply
 from tests.conftest import PATIENCE_S
@@ -44,6 +45,14 @@ async def test_rewards_depend_on_the_whole_group(tmp_path):
         assert row["_ng_group"] == {"size": 4, "compared": 4, "missing": []}
         assert not [key for key in row if "failure" in key]
     assert not files.ungraded.exists()
+
+
+async def test_graded_members_keep_the_times_of_their_rollouts(tmp_path):
+    async with servers() as client:
+        files = await collected(client(), written(tmp_path / "in.jsonl"))
+    scored = read(files.results).scored
+    assert len(scored) == 4
+    assert all(ended.seconds is not None for ended in scored.values())
 
 
 async def test_failed_member_is_named_to_the_others(tmp_path):
@@ -203,7 +212,7 @@ async def test_new_run_does_not_use_ungraded_members(tmp_path):
     async with servers() as client:
         files = await stopped(client(), source)
         sent = count_sent()
-        with pytest.raises(DataError, match=r"out_ungraded\.jsonl contains rollouts of an earlier run"):
+        with pytest.raises(DataError, match=r"out_run/ungraded\.jsonl contains rollouts of an earlier run"):
             await collected(client(), source)
         await collected(client(), source, overwrite=True)
     assert sent == {"0:0": 1, "0:1": 1, "0:2": 1, "0:3": 1}

@@ -9,7 +9,7 @@ import pytest
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.jsonl import dump_line
 from nemo_gym.rollouts.control.control import Control
-from nemo_gym.rollouts.group_order import check_groups
+from nemo_gym.rollouts.groups import check_groups
 from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.schemas.row import Row as RowView
 from tests.rollouts.groups.serving import acts, collected, servers, written

@@ -9,11 +9,12 @@ import pytest
 
 from nemo_gym import JudgeFailed, ModelFailed
 from nemo_gym.calls.client import ServerClient
+from nemo_gym.config.secret_values import SecretValues
+from nemo_gym.config.subject import RunSubject
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import dump_line
 from nemo_gym.rollouts.job import RunFiles
-from nemo_gym.rollouts.reverify import Graders, Reverification, reverify
-from nemo_gym.rollouts.stored_rollouts import ReverificationJob, Stored
+from nemo_gym.rollouts.reverify import Graders, Reverification, ReverificationJob, Stored, reverify
 from tests.rollouts.groups.serving import AGENT, SERVER, Row, acts, collected, failing, nothing, servers, written
 from tests.rows import rows_of
 
@@ -31,8 +32,9 @@ def job_of(files: RunFiles, **settings: Any) -> ReverificationJob:
 async def regraded(client: ServerClient, files: RunFiles, **settings: Any) -> list[Row]:
     graders = Graders({AGENT: SERVER}, in_groups=frozenset({SERVER}))
     planned = Reverification.plan(Stored.read(job_of(files, **settings)), graders)
-    begun = planned.begin(await planned.output(client))
-    await reverify(client, planned, begun)
+    begun = planned.begin(await planned.output(client), RunSubject(), SecretValues())
+    with begun.record:
+        await reverify(client, planned, begun)
     return rows_of(begun.files.results)
 
 

@@ -1,6 +1,7 @@
 """Commands in a bubblewrap sandbox: their environment, exit codes, outputs and timeouts."""
 
 import asyncio
+import os
 import time
 
 import pytest
@@ -26,6 +27,11 @@ async def test_exit_codes_match_those_of_shell(sandbox, command, code, error):
     result = await sandbox.exec(command)
     assert (result.return_code, result.error_type) == (code, None)
     assert result.stderr.startswith(error)
+
+
+async def test_local_sandbox_runs_on_this_machine():
+    async with AsyncSandbox({"local": {"memory_mib": 512}}, SandboxSpec(files={"name": "Ada"})) as sandbox:
+        assert await ran(sandbox, "cat name; uname -n") == (0, f"Ada{os.uname().nodename}\n", "")
 
 
 async def test_missing_working_directory_is_named(sandbox):

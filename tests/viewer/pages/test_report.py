@@ -80,8 +80,10 @@ def test_report_filters_sorts_and_searches(page):
     expect(page).to_have_title("Rollout 1:1 · all")
 
 
-def test_pictures_are_in_the_report(page):
-    go(page, f"{run(page, 'all')}/rollout/155/0")
+def test_pictures_are_in_the_report(site, page):
+    agents = {task: row["agent_ref"]["name"] for (task, _), row in site.rollouts("all").items()}
+    task = next(task for task, agent in sorted(agents.items()) if agent == "visual_reasoning_simple_agent")
+    go(page, f"{run(page, 'all')}/rollout/{task}/0")
     expect(page.locator("main img").first).to_be_visible()
     page.wait_for_function("document.querySelector('main img').naturalWidth > 10")
 

@@ -3,6 +3,7 @@ import os
 from dataclasses import dataclass
 from typing import Dict
 
+from fastapi import Request
 from pydantic import Field
 
 from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyResponse
@@ -29,7 +30,8 @@ class KeptAgentConfig(BaseResponsesAPIAgentConfig):
 
 @dataclass
 class KeptState(AgentSessionState):
-    word: str
+    tools: str
+    plan: str = "good"
     is_open: bool = True
 
 
@@ -39,24 +41,28 @@ class KeptAgent(SimpleResponsesAPIAgent):
     states: Dict[str, KeptState] = Field(default_factory=dict)
 
     async def _seed_agent_session_state(self, body: AgentSeedSessionRequest) -> KeptState:
-        state = KeptState(request=body, word=body.task_data["word"])
+        (access,) = self.effective_tool_accesses(body.tool_accesses)
+        state = KeptState(request=body, tools=access.name)
         self.states[body.agent_session_id] = state
-        if body.task_data.get("plan") == "half_open":
+        if body.task_id.task_id == "half_open":
             raise AgentSessionSetupError(state, error=RuntimeError("no second program"))
         return state
 
-    async def _close_agent_session_state(self, state: KeptState) -> None:
+    async def _close_agent_session_state(self, state: KeptState):
         state.is_open = False
         del self.states[state.request.agent_session_id]
-        if state.request.task_data.get("plan") == "dies":
+        if state.plan == "dies":
             os._exit(7)
 
-    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
-        word = str(body.input[0].content if isinstance(body.input, list) else body.input).split()[1].strip(".")
-        plan = next(each.request.task_data.get("plan") for each in self.states.values() if each.word == word)
-        if plan == "hangs":
+    async def responses(
+        self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming = Body()
+    ) -> NeMoGymResponse:
+        state = self._require_agent_session(self._agent_session_id_from_request(request))
+        said = str(body.input[0].content if isinstance(body.input, list) else body.input)
+        word, state.plan = said.removeprefix("Say ").removesuffix(".").split(", ")
+        if state.plan == "hangs":
             await asyncio.sleep(3600)
-        text = NeMoGymResponseOutputText(annotations=[], text="prune" if plan == "wrong" else word)
+        text = NeMoGymResponseOutputText(annotations=[], text="prune" if state.plan == "wrong" else word)
         return NeMoGymResponse(
             id="r",
             created_at=0,
