@@ -19,10 +19,11 @@ CONCURRENCY = 2
 
 
 @pytest.fixture
-def slow_model(run_endpoint):
-    """An endpoint whose answers take half a second."""
+def slow_model(request, run_endpoint):
+    """An endpoint whose answers take half a second, or the seconds that a test asks for."""
+    seconds = getattr(request, "param", 0.5)
     with run_endpoint() as url:
-        yield f"+policy_base_url={url}/v1", "+policy_api_key=none", "+policy_model_name=slow:0.5"
+        yield f"+policy_base_url={url}/v1", "+policy_api_key=none", f"+policy_model_name=slow:{seconds}"
 
 
 @pytest.fixture
@@ -111,6 +112,8 @@ def test_collection_is_steered_by_the_buttons(collection, site, page, shared_wor
     expect(shown).to_contain_text(f"{outcomes['scored']} scored, {failed} failed, {outcomes['unresolved']} unresolved")
 
 
+# The rollout whose button the test presses must still run by then, on any machine.
+@pytest.mark.parametrize("slow_model", [300], indirect=True)
 def test_stop_asks_first(collection, site, page):
     page.goto(site.origin)
     page.get_by_role("link", name="slow", exact=True).click()
@@ -122,7 +125,7 @@ def test_stop_asks_first(collection, site, page):
     dialog.get_by_role("button", name="Keep it running").click()
     expect(dialog).to_have_count(0)
     page.get_by_role("button", name=re.compile("^Cancel task")).first.click()
-    expect(control.get_by_role("status")).to_contain_text(re.compile("^Cancelled 1 running|is running. Those"))
+    expect(control.get_by_role("status")).to_contain_text("Cancelled 1 running")
     stop.click()
     dialog.get_by_role("button", name="Stop now").click()
     expect(
