@@ -1,11 +1,13 @@
-"""`.ci/run` ends with the exit code of its last step, even if cleaning up finds no job to end."""
+"""The exit codes of CI: `.ci/run` has that of its last step; `.ci/tests` runs what failed again, and names it."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-SCRIPT = (Path(__file__).parents[1] / ".ci" / "run").read_text()
+CI = Path(__file__).parents[1] / ".ci"
+SCRIPT = (CI / "run").read_text()
 CLEANUP = next(line for line in SCRIPT.splitlines() if line.startswith("trap "))
 
 
@@ -17,3 +19,49 @@ def test_cleanup_keeps_the_exit_code(tmp_path: Path, job: str, last: str, code: 
     lines = ["set -euo pipefail", f"logs={logs}", CLEANUP, job, last]
     done = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr, logs.exists()) == (code, "", False)
+
+
+@pytest.mark.parametrize(
+    ("failing", "code", "flaky"),
+    [
+        ("", 0, ""),
+        # Fails in the first run only, in the second one too, and always.
+        ("runs < 2", 0, "test_it.py::test_it[0]\n"),
+        ("runs < 3", 1, ""),
+        ("True", 1, ""),
+        # Four failures in the first run.
+        ("runs < 8 and number > 2", 1, ""),
+    ],
+)
+def test_failed_tests_run_again_and_are_named(tmp_path: Path, failing: str, code: int, flaky: str) -> None:
+    count = 7 if "number" in failing else 1
+    (tmp_path / "test_it.py").write_text(
+        f"""
+import pathlib
+import pytest
+
+@pytest.mark.parametrize("number", range({count}))
+def test_it(number):
+    with pathlib.Path("runs").open("a") as file:
+        file.write(".")
+    runs = len(pathlib.Path("runs").read_text())
+    assert not ({failing or False})
+"""
+    )
+    done = subprocess.run(
+        [CI / "tests", "60"],
+        cwd=tmp_path,
+        env={"PYTHON": sys.executable, "FLAKY": "flaky", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    named = tmp_path / "flaky"
+    assert done.returncode == code, done.stdout + done.stderr
+    assert (named.read_text() if named.exists() else "") == flaky
+
+
+def test_nothing_selected_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "test_none.py").touch()
+    command = [CI / "tests", "60", "-m", "absent"]
+    assert subprocess.run(command, cwd=tmp_path, env={"PYTHON": sys.executable}, check=False).returncode == 5
