@@ -58,7 +58,7 @@ NeMoGymResponseFunctionCallOutput = NeMoGymFunctionCallOutput
 NeMoGymResponseInput = list[NeMoGymResponseInputItem]
 # These public constants are sets. nemo_gym itself uses the tuples in `tokens`, because it also needs the order.
 REQUIRED_TOKEN_METADATA_FIELDS = frozenset(tokens.REQUIRED_TOKEN_METADATA_FIELDS)
-TOKEN_METADATA_FIELDS = frozenset(tokens.TOKEN_METADATA_FIELDS)
+TOKEN_METADATA_FIELDS = frozenset(tokens.TOKEN_METADATA_FIELDS) - {"sampling_spans"}
 
 __all__ = [
     "MAX_NUM_TRIES",

@@ -160,7 +160,7 @@ class DatasetConfig(Frozen):
         raise ValueError(f"'{license_}' is not one of the licenses: {names}.{did_you_mean(license_, LICENSES)}")
 
 
-class ServerConfig(Frozen):
+class PlacedServer(Frozen):
     name: str
     """The name of the instance, which is its top-level key."""
     type: ServerType
@@ -171,15 +171,18 @@ class ServerConfig(Frozen):
     host: str
     port: int = 0
     """The port. If the configuration does not set one, it is 0 until the launcher has bound a socket."""
+    settings: JsonObject
+    """The server's settings as plain values, with resolved interpolations. Agents also get the run-wide
+    `skip_verification` keys. The address is included only if the YAML sets it."""
+
+
+class ServerConfig(PlacedServer):
     port_is_fixed: bool = False
     advertised_host: str = ""
     """The host by which other machines reach the server. It is empty if they use `host`."""
     advertised_port: int = 0
     """The port by which other machines reach the server. It is 0 if they use `port`."""
     num_workers: int | None = None
-    settings: JsonObject
-    """The server's settings as plain values, with resolved interpolations. Agents also get the run-wide
-    `skip_verification` keys. The address is included only if the YAML sets it."""
     origins: Mapping[str, Origin] = Field(default_factory=dict, repr=False)
     """The file and line of each dotted key below the block (`datasets.0.name`), and of the block itself (`""`)."""
     datasets: tuple[DatasetConfig, ...] = ()

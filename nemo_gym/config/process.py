@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym.config.hosts import is_any_address, loopback_of
-from nemo_gym.config.models import Origin, RunConfig, ServerConfig
+from nemo_gym.config.models import Origin, PlacedServer, RunConfig, ServerConfig
 from nemo_gym.config.run_settings import RunSettings
 from nemo_gym.config.secret_values import SecretValues, handed_environment
 from nemo_gym.config.settings import BaseServerConfig, ServerType, http_url
@@ -27,21 +26,13 @@ class OtherServer(NamedTuple):
     port: int
 
 
-class ProcessSettings(BaseModel):
+class ProcessSettings(PlacedServer):
     """The settings of one server process, with the addresses of other servers, but without those servers' settings."""
 
     # Serialize infinity as a constant, because YAML allows `.inf`, which pydantic would otherwise write as null.
-    model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
+    model_config = ConfigDict(ser_json_inf_nan="constants")
 
     kind: Literal["server"] = "server"
-    name: str
-    type: ServerType
-    implementation: str
-    entrypoint: str
-    folder: Path
-    host: str
-    port: int
-    settings: JsonObject
     origins: dict[str, Origin] = Field(default_factory=dict)
     plain: JsonObject = Field(default_factory=dict)
     addresses: dict[str, OtherServer] = Field(default_factory=dict)
@@ -82,14 +73,7 @@ class ProcessSettings(BaseModel):
     def of(cls, run: RunConfig, server: ServerConfig, *, cookie_secret: str, **extra: object) -> Self:
         """Return the settings of one server. All addresses must be known already. `extra` sets further fields."""
         return cls(
-            name=server.name,
-            type=server.type,
-            implementation=server.implementation,
-            entrypoint=server.entrypoint,
-            folder=server.folder,
-            host=server.host,
-            port=server.port,
-            settings=server.settings,
+            **{name: getattr(server, name) for name in PlacedServer.model_fields},
             origins=dict(server.origins),
             plain=dict(run.plain),
             addresses={

@@ -18,9 +18,9 @@ from nemo_gym.dialects.chat_answers import (
 from nemo_gym.dialects.chat_history import items_of_messages, response_params
 from nemo_gym.dialects.chat_parts import text_of_parts
 from nemo_gym.dialects.chat_requests import chat_params
-from nemo_gym.dialects.thinking import Thought, split_thinking, wrapped_in_think_tags
+from nemo_gym.dialects.thinking import wrapped_in_think_tags
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams, Choice
+from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams
 from nemo_gym.schemas.items import InputItem, OutputItem
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
 
@@ -79,10 +79,6 @@ class ResponsesConverter(BaseModel):
             splits_reasoning=self.uses_reasoning_parser,
         )
 
-    def postprocess_chat_response(self, choice: Choice | JsonObject) -> list[OutputItem]:
-        """Convert one choice to output items."""
-        return self.postprocess_assistant_message_dict(_as_json(choice)["message"])
-
     def postprocess_assistant_message_dict(self, message_dict: JsonObject) -> list[OutputItem]:
         """Convert an assistant's message to output items."""
         return items_of_message(
@@ -105,13 +101,6 @@ class ResponsesConverter(BaseModel):
         if reasoning is not None:
             rest["content"] = wrapped_in_think_tags([reasoning]) + text_of_parts(message.get("content"))
         return rest
-
-    def _extract_reasoning_from_content(self, content: str) -> Thought:
-        return split_thinking(content)
-
-    @staticmethod
-    def _wrap_reasoning_in_think_tags(texts: list[str]) -> str:
-        return wrapped_in_think_tags(texts)
 
 
 def _as_json(value: BaseModel | JsonObject) -> Any:

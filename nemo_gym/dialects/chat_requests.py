@@ -172,7 +172,9 @@ class _Turn:
             self.refusals += refusals(item.content)
             self.opaque |= _opaque(item, OPAQUE)
         if self.keeps_tokens and isinstance(item, TokenIDLogProbMixin):
-            self.tokens = {name: value for name in TOKEN_METADATA_FIELDS if (value := getattr(item, name)) is not None}
+            # An engine has no use for the times.
+            names = TOKEN_METADATA_FIELDS[:-1]
+            self.tokens = {name: value for name in names if (value := getattr(item, name)) is not None}
 
     def messages(self) -> list[Any]:
         """Return a list with the chat message, or an empty list if there is only reasoning that is not kept."""

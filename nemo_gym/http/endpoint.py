@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
@@ -76,8 +76,9 @@ class NeMoGymAsyncOpenAI(BaseModel):
     async def create_chat_completion(self, **kwargs: object) -> JsonObject:
         return await self._call("POST", "/chat/completions", kwargs, read=parsed_completion)
 
-    async def create_completion(self, **kwargs: object) -> JsonObject:
-        return await self._call("POST", "/completions", kwargs, read=parsed_completion)
+    async def create_completion(self, *, accepts_parts: bool = False, **kwargs: object) -> JsonObject:
+        read = partial(parsed_completion, accepts_parts=accepts_parts)
+        return await self._call("POST", "/completions", kwargs, read=read)
 
     async def create_response(self, **kwargs: object) -> JsonObject:
         return await self._call("POST", "/responses", kwargs, read=parsed_response)

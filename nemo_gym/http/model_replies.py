@@ -55,8 +55,11 @@ def as_written(text: bytes) -> bytes | None:
     return text if text.lstrip()[:1] == b"{" else None
 
 
-def parsed_completion(text: bytes) -> JsonObject | None:
-    """Parse a completion. Raise `EndpointError` for an error, and for an answer that the endpoint stopped."""
+def parsed_completion(text: bytes, *, accepts_parts: bool = False) -> JsonObject | None:
+    """Parse a completion. Raise `EndpointError` for an error, and for an answer that the endpoint stopped.
+
+    With `accepts_parts`, return an answer that was aborted, which can be continued.
+    """
     completion = parsed(text)
     if completion is None:
         return None
@@ -68,7 +71,7 @@ def parsed_completion(text: bytes) -> JsonObject | None:
         if choice.get("error"):
             raise _failure(choice["error"], completion)
         name = reason_name(choice.get("finish_reason"))
-        if name in BROKEN_OFF:
+        if name in BROKEN_OFF and not (accepts_parts and name == "abort"):
             # Engines stop answers to load new weights, for example, so another attempt may succeed.
             raise EndpointError(
                 f"stopped before the end of an answer, with the finish_reason '{name}'. The engine's log may have the "

@@ -207,6 +207,7 @@ class ChatMessageForTraining(ChatMessage):
     generation_token_ids: list[int]
     generation_log_probs: list[float]
     routed_experts: object = None
+    sampling_spans: list[JsonObject] | None = None
 
 
 def _carries_tokens(message: object) -> str:

@@ -22,6 +22,7 @@ Item = TypedDict("Item", {
     "namespace": Any, "arguments": Any, "output": Any, "outputs": Any, "results": Any, "error": Any, "input": Any,
     "action": Any, "tools": Any, "summary": Any, "encrypted_content": Any, "claimed_by_program": Any, "value": Any,
     "prompt_token_ids": Any, "generation_token_ids": Any, "generation_log_probs": Any, "routed_experts": Any,
+    "sampling_spans": Any,
 }, total=False)  # fmt: skip
 """An item of the Responses API: a message, a call, its output or reasoning. A message may omit its `type`."""
 Part = TypedDict("Part", {
@@ -34,6 +35,7 @@ MessageJson = TypedDict("MessageJson", {
     "role": Any, "content": Any, "name": Any, "refusal": Any, "annotations": Any, "tool_calls": Any,
     "tool_call_id": Any, "function_call": Any, "reasoning": Any, "reasoning_content": Any, "reasoning_details": Any,
     "prompt_token_ids": Any, "generation_token_ids": Any, "generation_log_probs": Any, "routed_experts": Any,
+    "sampling_spans": Any,
 }, total=False)  # fmt: skip
 """A message of Chat Completions, in a request or in an answer."""
 ToolCall = TypedDict("ToolCall", {

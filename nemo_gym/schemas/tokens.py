@@ -10,8 +10,10 @@ from pydantic import PlainSerializer, TypeAdapter, ValidationError, ValidatorFun
 from nemo_gym.errors import ModelFailed
 from nemo_gym.schemas.base import WireModel
 
-TOKEN_METADATA_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs", "routed_experts")
-REQUIRED_TOKEN_METADATA_FIELDS = TOKEN_METADATA_FIELDS[:3]
+TOKEN_METADATA_FIELDS = (
+    "prompt_token_ids", "generation_token_ids", "generation_log_probs", "routed_experts", "sampling_spans",
+)  # fmt: skip
+REQUIRED_TOKEN_METADATA_FIELDS, OPTIONAL_TOKEN_METADATA_FIELDS = TOKEN_METADATA_FIELDS[:3], TOKEN_METADATA_FIELDS[3:]
 
 _ADAPTERS: dict[str, TypeAdapter[list[Any]]] = {
     "prompt_token_ids": TypeAdapter(list[int]),
@@ -67,13 +69,15 @@ class TokenIDLogProbMixin(WireModel):
     """The tokens of an item, for training.
 
     `generation_log_probs` has the natural logarithm of the probability of each generated token. `routed_experts` is
-    the choice of a mixture-of-experts router, as sent by the engine.
+    the choice of a mixture-of-experts router, as sent by the engine. Each of the `sampling_spans` has a number of
+    `tokens`, the times `began_at` and `ended_at` in seconds since the epoch, and perhaps the `weight_version`.
     """
 
     prompt_token_ids: _Ids
     generation_token_ids: _Ids
     generation_log_probs: _LogProbs
     routed_experts: str | list[object] | None = None
+    sampling_spans: list[dict[str, Any]] | None = None
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:  # type: ignore[override]
         return ((name, _plain(value)) for name, value in super().__iter__())

@@ -25,7 +25,7 @@ IMAGE_PART: Final = "image_url"
 EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
 """The media types of images that ATIF allows, with the extensions of their files."""
 _DATA_URL = re.compile(r"data:(?P<type>[\w.+/-]+);base64,")
-PROMPT_IDS, SAMPLED_IDS, LOG_PROBS, ROUTED_EXPERTS = TOKEN_METADATA_FIELDS
+PROMPT_IDS, SAMPLED_IDS, LOG_PROBS, ROUTED_EXPERTS, _ = TOKEN_METADATA_FIELDS
 
 
 def atif(rollout: Conversation) -> Mapping[str, object]:

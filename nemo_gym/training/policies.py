@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.context.policy import Policy
@@ -17,6 +18,7 @@ from nemo_gym.rollouts.outcome import Record
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens
 from nemo_gym.rollouts.runner import Runner, failed
 from nemo_gym.schemas.row import POLICY_KEYS, Row
+from nemo_gym.training.trajectory import POLICY_MOMENTS_KEY
 
 CONFIGURED = Policy()
 
@@ -28,6 +30,15 @@ class Source:
     version: int
     sampling: int = 0
     """The number of running rollouts that use these weights."""
+    moments: list[tuple[float, int]] = field(default_factory=list)
+    """When each version began, in seconds since the epoch."""
+
+    def __post_init__(self) -> None:
+        self.begin(self.version)
+
+    def begin(self, version: int) -> None:
+        self.version = version
+        self.moments.append((round(time.time(), 3), version))
 
 
 class Policies:
@@ -70,7 +81,8 @@ class Policies:
         self.version = version
         self._current = deque(self._current if policies is None else dict.fromkeys(policies))
         for policy in self._current:
-            self._sources.setdefault(policy, Source(version)).version = version
+            if (source := self._sources.setdefault(policy, Source(version))).version != version:
+                source.begin(version)
         self._forget_unused()
         for listener in list(self._listeners):
             listener(version)
@@ -129,10 +141,13 @@ class PolicyRunner(Runner):
     async def run(self, row: Row) -> Record:
         """Run one attempt of a rollout to its end, with the row's policy or else the least busy current one."""
         with self._policies.sampling(row) as (sent, source):
-            version = source.version
+            version, known = source.version, len(source.moments) - 1
             is_bounded = math.isfinite(self._max_staleness)
             record = await (self._until_stale(sent, version) if is_bounded else super().run(sent))
-            record.row.fields.update({"policy_version": version, "policy_version_at_end": source.version})
+            record.row.fields.update({
+                "policy_version": version, "policy_version_at_end": source.version,
+                POLICY_MOMENTS_KEY: source.moments[known:],
+            })  # fmt: skip
         return record
 
     async def _until_stale(self, sent: Row, version: int) -> Record:

@@ -20,7 +20,11 @@ from nemo_gym.schemas.row import Row
 from nemo_gym.schemas.shapes import Item
 from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS
 
+Version = int | str
+"""The version of a policy: the number of `TrainingClient.set_policy`, or what the engine reports about its weights."""
 TOKENS = PROMPT_IDS, SAMPLED_IDS, LOG_PROBS = REQUIRED_TOKEN_METADATA_FIELDS
+POLICY_MOMENTS_KEY = "policy_versions"
+"""The key of a result for the versions of its policy: for each, its time in seconds since the epoch and its number."""
 FULL_CONTEXT = "the prompt left no room in the model's context"
 
 
@@ -49,6 +53,10 @@ class Turn(NamedTuple):
     """The natural logarithm of the policy's probability for each sampled token."""
     routed_experts: object = None
     """The choices of a mixture-of-experts router as sent by the inference engine, or None if it sent none."""
+    spans: Sequence[JsonObject] | None = None
+    """When the tokens were sampled; see `sampling_spans` in the row. None if the model server does not say it."""
+    versions: tuple[Version | None, ...] = ()
+    """The version of the policy that sampled each token; see `Trajectory.versions`."""
 
 
 class TrlFields(TypedDict):
@@ -98,6 +106,17 @@ class Trajectory:
     def logprobs(self) -> list[float]:
         """The log-probability of each token of `completion_ids`. It is 0.0 for the environment's tokens."""
         return [number for part in self._parts() for number in [0.0] * len(part.context_ids) + part.log_probs]
+
+    @property
+    def versions(self) -> list[Version | None]:
+        """The version of the policy for each token of `completion_ids`; None for the environment's tokens.
+
+        It is what the engine reports about its weights, or else what `TrainingClient.set_policy` had set when the call
+        began. If the weights changed during the call, some of its tokens may be newer. Without a `TrainingClient`, an
+        unreported version is None.
+        """
+        parts = self._parts()
+        return [each for part in parts for each in (*[None] * len(part.context_ids), *part.versions)]
 
     def as_nemo_rl(self) -> JsonObject:
         """Return the sequence as NeMo RL's message log: for each turn, the context and the sampled tokens.
@@ -182,10 +201,30 @@ def sequences_of(result: JsonObject) -> list[Trajectory]:
         return [replace(outcome, mask_reason=outcome.mask_reason or FULL_CONTEXT)]
     recorded = row.token_capture
     if recorded is None:
-        return [replace(outcome, turns=turns) for turns in _joined(list(_calls_in(row)))]
-    sequences = [tuple(map(_recorded_turn, turns)) for turns in recorded["branches"]]
-    sequences += _joined(list(_calls_in(row, are_recorded=True))) if recorded["is_rebuilt"] else []
-    return [replace(outcome, turns=turns) for turns in sequences] or [outcome]
+        sequences = _joined(list(_calls_in(row)))
+    else:
+        sequences = [tuple(map(_recorded_turn, turns)) for turns in recorded["branches"]]
+        sequences += _joined(list(_calls_in(row, are_recorded=True))) if recorded["is_rebuilt"] else []
+    moments = result.get(POLICY_MOMENTS_KEY) or ()
+    known = (tuple(turn._replace(versions=_versions_of(turn, moments)) for turn in turns) for turns in sequences)
+    return [replace(outcome, turns=turns) for turns in known] or [outcome]
+
+
+def _versions_of(turn: Turn, moments: Sequence[tuple[float, int]]) -> tuple[Version | None, ...]:
+    """Return the version of each sampled token, given when each version of the policy began."""
+    versions: list[Version | None] = []
+    for span in turn.spans or ({"tokens": len(turn.sampled_ids)},):
+        version: Version | None
+        reported = span.get("weight_version")
+        if reported is not None:
+            version = int(reported) if str(reported).isdecimal() else str(reported)
+        else:
+            began_at = span.get("began_at", -math.inf)
+            # The rollout cannot have been sampled before it began, so earlier times are those of another clock.
+            first = moments[0][1] if moments else None
+            version = next((each for at, each in reversed(moments) if at <= began_at), first)
+        versions += [version] * span["tokens"]
+    return tuple(versions)
 
 
 def _joined(calls: Sequence[Turn]) -> list[tuple[Turn, ...]]:
@@ -202,7 +241,7 @@ def _turns_of(calls: Iterable[Turn]) -> Iterator[Turn]:
 
 
 def _recorded_turn(turn: Mapping[str, Any]) -> Turn:
-    return Turn(turn["context_ids"], turn["sampled_ids"], turn["log_probs"], turn.get("routed_experts"))
+    return Turn(turn["context_ids"], turn["sampled_ids"], turn["log_probs"], *_optional(turn))
 
 
 def _calls_in(row: Row, *, are_recorded: bool = False) -> Iterator[Turn]:
@@ -256,7 +295,11 @@ def _call_of(item: Item, turn: int) -> Turn:
         raise InvalidTokens(f"turn {turn}: {LOG_PROBS} contains a number that is not finite.")
     if len(sampled_ids) != len(log_probs):
         raise InvalidTokens(f"turn {turn}: {len(sampled_ids)} sampled tokens, but {len(log_probs)} log-probabilities.")
-    return Turn(prompt_ids, sampled_ids, log_probs, item.get("routed_experts"))
+    return Turn(prompt_ids, sampled_ids, log_probs, *_optional(item))
+
+
+def _optional(fields: Mapping[str, Any]) -> tuple[object, Sequence[JsonObject] | None]:
+    return fields.get("routed_experts"), fields.get("sampling_spans")
 
 
 def _numbers(item: Item, name: str, turn: int, types: set[type]) -> list[Any]:

@@ -1,10 +1,11 @@
 """Serve the Responses API from endpoints that speak Chat Completions, such as vLLM."""
 
+import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import orjson
 from fastapi import FastAPI, Request
@@ -38,7 +39,12 @@ from responses_api_models.vllm_model.reasoning import SentReasoning, check_singl
 from responses_api_models.vllm_model.routing import Routing
 from responses_api_models.vllm_model.sampling import as_sampled, checked, layered, overridden
 from responses_api_models.vllm_model.templates import NO_SUCH_ROUTE, EngineTemplate, LocalTemplate
-from responses_api_models.vllm_model.tokens import ASK_FOR_TOKENS, lacks_prompt_tokens, move_tokens_into_messages
+from responses_api_models.vllm_model.tokens import (
+    ASK_FOR_TOKENS,
+    lacks_prompt_tokens,
+    move_tokens_into_messages,
+    span_since,
+)
 
 PER_REQUEST = ("extra_body", "chat_template_kwargs")
 """Keys of a request's `metadata` that hold settings as JSON objects."""
@@ -79,6 +85,8 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     """The header with the rollout's id, by which routers choose the engine with the rollout's earlier turns."""
     uses_completions_api: bool = False
     """Whether to send rendered prompts as tokens to `/completions` and parse the text that it returns."""
+    partial_rollouts: Literal["restart", "continue"] = "restart"
+    """What to do with an answer that the engine aborts: sample it again, or go on from the tokens sampled so far."""
     uses_responses_api: bool = False
     """Whether to forward `/v1/responses` requests to the endpoint's own `/responses` route."""
     tokenizer: Path | None = None
@@ -120,6 +128,13 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     def _agrees(self) -> Self:
         if self.tokenizer and not self.uses_completions_api:
             raise ValueError("tokenizer needs uses_completions_api. Set it to true, or leave tokenizer out")
+        if self.partial_rollouts == "continue" and not (
+            self.uses_completions_api and self.return_token_id_information
+        ):
+            raise ValueError(
+                "partial_rollouts: continue needs the tokens of an answer and a prompt of tokens. Set "
+                "uses_completions_api and return_token_id_information to true"
+            )
         if self.uses_responses_api and self.uses_completions_api:
             raise ValueError("uses_responses_api and uses_completions_api select different routes. Set only one")
         if self.uses_responses_api and self.return_token_id_information:
@@ -226,20 +241,23 @@ class VLLMModel(SimpleResponsesAPIModel):
             check_single_reasoning(fields["messages"])
         fields["messages"] = [with_sent_reasoning(each, self.config.sent_reasoning) for each in fields["messages"]]
         fields["messages"] = await with_audio(fields["messages"], body.metadata or {}, self.config.audio_root)
+        began_at = time.time()
         try:
             if self.config.uses_completions_api:
                 template = self.local_template or EngineTemplate(endpoint, fields["model"])
-                completion = await complete_prompt(endpoint, template, fields)
+                continues = self.config.partial_rollouts == "continue"
+                completion = await complete_prompt(endpoint, template, fields, continues=continues)
             else:
                 completion = await endpoint.create_chat_completion(**fields)
         except EndpointError as error:
             return empty_completion(self._model, ending_or_raise(error))
         if completion is None:
             return empty_completion(self._model, "length")
+        span = span_since(began_at, completion)
         completion = standard_completion(completion, url=endpoint.url, model=self._model, n=fields.get("n"))
         if self.config.return_token_id_information:
             prompt = await self._prompt_tokens(endpoint, fields) if lacks_prompt_tokens(completion) else None
-            move_tokens_into_messages(completion, prompt, keeps_logprobs=bool(body.logprobs))
+            move_tokens_into_messages(completion, prompt, span, keeps_logprobs=bool(body.logprobs))
         return completion
 
     async def _respond(

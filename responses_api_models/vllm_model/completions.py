@@ -6,6 +6,7 @@ from nemo_gym import DataError, NeMoGymAsyncOpenAI
 from nemo_gym.dialects.thinking import split_thinking, wrapped_in_think_tags
 from nemo_gym.jsonl import JsonObject
 from responses_api_models.vllm_model.hermes import calls_and_text
+from responses_api_models.vllm_model.partial import complete_in_parts
 from responses_api_models.vllm_model.templates import TEMPLATE_FIELDS, ChatTemplate, Prompt
 
 ONLY_IN_CHAT = frozenset({
@@ -17,17 +18,19 @@ TAIL = 8
 
 
 async def complete_prompt(
-    endpoint: NeMoGymAsyncOpenAI, template: ChatTemplate, fields: JsonObject
+    endpoint: NeMoGymAsyncOpenAI, template: ChatTemplate, fields: JsonObject, *, continues: bool = False
 ) -> JsonObject | None:
     """Return a chat completion for the fields of a chat request, or None if its prompt fills the context.
 
-    Raise `DataError` for a request that text completions cannot answer.
+    `continues` says whether to continue an answer that the engine aborts. Raise `DataError` for a request that text
+    completions cannot answer.
     """
     _check(fields)
     prompt = await template.rendered(_without_unused_tools(fields))
     if prompt.room is not None and prompt.room <= 0:
         return None
-    reply = await endpoint.create_completion(**_params(fields, prompt))
+    params = _params(fields, prompt)
+    reply = await (complete_in_parts(endpoint, params) if continues else endpoint.create_completion(**params))
     choices = reply.get("choices") or []
     # If the prompt ends with `<think>`, a text without tags is reasoning that was cut off.
     lacks_tags = any("<think>" not in each["text"] and "</think>" not in each["text"] for each in choices)
@@ -82,8 +85,7 @@ def _choice(choice: JsonObject, fields: JsonObject, opening: str) -> JsonObject:
     message = _message(opening + text if untagged else text, fields)
     if message.get("tool_calls") and finish in (None, "stop"):
         finish = "tool_calls"
-    if choice.get("prompt_token_ids") is not None:
-        message["prompt_token_ids"] = choice["prompt_token_ids"]
+    message |= {name: choice[name] for name in ("prompt_token_ids", "sampling_spans") if choice.get(name) is not None}
     answered = {"index": choice.get("index", 0), "message": message, "finish_reason": finish}
     answered["logprobs"] = _chat_logprobs(choice.get("logprobs"))
     return answered if choice.get("token_ids") is None else {**answered, "token_ids": choice["token_ids"]}

@@ -2,6 +2,7 @@
 
 import math
 import operator
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -18,7 +19,7 @@ ASK_FOR_TOKENS: JsonObject = {
     "return_tokens_as_token_ids": True,
     "return_token_ids": True,
 }
-TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs", "routed_experts")
+TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs", "routed_experts", "sampling_spans")
 """The fields of a message that hold its tokens."""
 SAID = ("content", "reasoning_content", "reasoning", "tool_calls")
 
@@ -30,11 +31,22 @@ def lacks_prompt_tokens(completion: JsonObject) -> bool:
     )
 
 
-def move_tokens_into_messages(completion: JsonObject, prompt: list[int] | None, *, keeps_logprobs: bool) -> None:
-    """Give each message its three token fields and remove the other copies, so that each list is sent only once.
+def span_since(began_at: float, completion: JsonObject) -> JsonObject:
+    """Return the span of time of a call, with the version of the weights if the engine reports it, as SGLang does."""
+    metadata = completion.get("metadata")
+    version = metadata.get("weight_version") if isinstance(metadata, dict) else None
+    span: JsonObject = {"began_at": round(began_at, 3), "ended_at": round(time.time(), 3)}
+    return span if version is None else {**span, "weight_version": str(version)}
 
-    `prompt` replaces prompt tokens that the completion lacks. Raise `DataError` if tokens are missing, or if two
-    fields of the completion contradict each other, because training on them would silently go wrong.
+
+def move_tokens_into_messages(
+    completion: JsonObject, prompt: list[int] | None, span: JsonObject, *, keeps_logprobs: bool
+) -> None:
+    """Give each message its token fields and remove the other copies, so that each list is sent only once.
+
+    `prompt` replaces prompt tokens that the completion lacks. `span` is that of tokens without `sampling_spans`.
+    Raise `DataError` if tokens are missing, or if two fields of the completion contradict each other, because
+    training on them would silently go wrong.
     """
     shared = completion.pop("prompt_token_ids", None)
     completion.pop("prompt_logprobs", None)
@@ -71,6 +83,7 @@ def move_tokens_into_messages(completion: JsonObject, prompt: list[int] | None, 
         message["prompt_token_ids"] = prompts
         message["generation_token_ids"] = generated
         message["generation_log_probs"] = log_probs
+        message.setdefault("sampling_spans", [{"tokens": len(generated), **span}])
 
 
 def _agreed(

@@ -58,6 +58,8 @@ TEXTS = {
     "long-integer": f'<tool_call>{{"name": "f", "arguments": {{"number": {10**30 + 1}}}}}</tool_call>',
 }
 """Texts of `/completions`, which are as the model writes them."""
+CONTINUED = "One part, and another one."
+"""The text that the model `aborts-after` returns in parts."""
 
 
 def error(status: int, message: str, **headers: str) -> Response:
@@ -138,6 +140,8 @@ async def chat_completions(request: Request) -> Response:
     }
     if kind == "abort":
         choice["finish_reason"] = "abort"
+    if kind == "weights":  # weights:<version>, reported as SGLang does
+        completion["metadata"] = {"weight_version": model.partition(":")[2]}
     if kind == "no-usage":
         del completion["usage"]
     if body.get("logprobs"):
@@ -153,7 +157,7 @@ async def chat_completions(request: Request) -> Response:
                 for token in generated
             ]
         }
-        if body.get("return_token_ids") and kind == "echo":
+        if body.get("return_token_ids") and kind in ("echo", "weights"):
             completion["prompt_token_ids"] = tokens_of(last_text(body["messages"]))
             choice["token_ids"] = generated
         if kind == "tokens-in-message":
@@ -189,12 +193,19 @@ async def completions(request: Request) -> Response:
     if len(prompt) + limit > CONTEXT:
         return error(400, CONTEXT_LENGTH)
     whole = TEXTS.get(kind, f"echo: {''.join(map(chr, prompt))}")
+    aborts = kind == "abort"
+    if kind == "aborts-after":  # aborts-after:<number of tokens>
+        # Continue from the part of the text that is already at the end of the prompt.
+        known, step = "".join(map(chr, prompt)), int(model.partition(":")[2])
+        done = next(at for at in range(len(CONTINUED), -1, -1) if known.endswith(CONTINUED[:at]))
+        whole = CONTINUED[done : done + step]
+        aborts = done + step < len(CONTINUED)
     generated = tokens_of(whole[:limit])
     is_cut_off = kind in ("length", "opens-length") or len(whole) > limit
     choice = {
         "index": 0,
         "text": whole[:limit],
-        "finish_reason": "abort" if kind == "abort" else "length" if is_cut_off else "stop",
+        "finish_reason": "abort" if aborts else "length" if is_cut_off else "stop",
         "logprobs": None,
     }
     if body.get("logprobs") is not None:

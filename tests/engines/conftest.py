@@ -46,6 +46,8 @@ TOOLS = {
 ENV = {
     "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "2",
     "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1",
+    # Serve the routes for trainers, such as the one that aborts requests.
+    "VLLM_SERVER_DEV_MODE": "1",
 }  # fmt: skip
 ARGS = {
     "enforce-eager": True,
@@ -104,6 +106,7 @@ prompt_model:
       model_server: {{type: responses_api_models, name: policy_model}}
       uses_completions_api: true
       return_token_id_information: true
+      partial_rollouts: continue
 rooms:
   resources_servers:
     rooms:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
 from tests.engines.conftest import CONTEXT, LIMIT_S, TOOLS
+from tests.waiting import until
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.timeout(2 * LIMIT_S)]
 
@@ -148,6 +150,29 @@ def test_token_ids_are_those_of_the_engine(engine, server):
     assert item["prompt_token_ids"] == engine.ask_engine("/tokenize", {"messages": messages})["tokens"]
     assert len(item["generation_token_ids"]) == len(item["generation_log_probs"]) == LENGTH
     assert tuple(item["prompt_token_ids"]) in engine.received()
+
+
+def test_aborted_answer_goes_on_from_its_tokens(engine):
+    length = CONTEXT - 300
+    asked = {"max_output_tokens": length, "metadata": {"extra_body": '{"ignore_eos": true}'}}
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(ask, engine, "prompt_model", RESPONSES, **asked)
+        for _ in range(2):
+            until(lambda: engine.metric("num_requests_running") >= 1, within_s=LIMIT_S)
+            sampled = engine.metric("generation_tokens_total")
+            until(lambda sampled=sampled: engine.metric("generation_tokens_total") > sampled, within_s=LIMIT_S)
+            assert engine.ask_engine("/abort_requests", {})["aborted"] == 1
+        answer = running.result()
+    (item,) = answer["output"]
+    prompt, tokens, spans = item["prompt_token_ids"], item["generation_token_ids"], item["sampling_spans"]
+    assert len(tokens) == len(item["generation_log_probs"]) == sum(span["tokens"] for span in spans) == length
+    assert answer["usage"]["output_tokens"] == length
+    assert len(spans) == 3
+    received = engine.received()
+    for end in (0, spans[0]["tokens"], spans[0]["tokens"] + spans[1]["tokens"]):
+        assert (*prompt, *tokens[:end]) in received
+    times = [span[name] for span in spans for name in ("began_at", "ended_at")]
+    assert times == sorted(times)
 
 
 @pytest.mark.parametrize("server", SERVERS)

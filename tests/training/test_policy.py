@@ -112,6 +112,10 @@ async def test_weights_replaced_in_place_change_the_version(client_of, gateway, 
             client.set_policy(None if urls == "none" else gateway.url("place"))
         (rollout,) = await running
     assert (rollout.policy_version, rollout.policy_version_at_end) == (1, at_end)
+    # The first call began before the change, and the second one after it.
+    first, second = rollout.trajectory().turns
+    assert first.versions == (1,) * len(first.sampled_ids)
+    assert second.versions == (at_end,) * len(second.sampled_ids)
     assert {call.name for call in gateway.calls_of(f"in place {urls}")} == {"place"}
 
 

@@ -37,6 +37,32 @@ def test_environment_text_between_turns_is_not_trained():
     assert (trajectory.reward, trajectory.is_masked, len(trajectory.turns)) == (0.5, False, 2)
 
 
+def span(tokens, began_at, **fields):
+    return {"tokens": tokens, "began_at": began_at, "ended_at": began_at + 5.0, **fields}
+
+
+@each_case(
+    ("first", "second", "moments", "versions"),
+    [
+        # Version 3 sampled the first turn, and version 4 the second one.
+        ([span(2, 11.0)], [span(1, 21.0)], [(10.0, 3), (20.0, 4)], [3, 3, None, None, 4]),
+        # The weights changed within a turn that was continued, and within one that was not.
+        ([span(1, 11.0), span(1, 20.0)], [span(1, 19.0)], [(10.0, 3), (20.0, 4)], [3, 4, None, None, 3]),
+        # The engine knows its weights better than the trainer.
+        ([span(2, 11.0, weight_version="7")], [span(1, 21.0, weight_version="step-8")], [(10.0, 3)],
+         [7, 7, None, None, "step-8"]),
+        # The clock of the model server is behind.
+        ([span(2, 8.0)], [span(1, 9.0)], [(10.0, 3)], [3, 3, None, None, 3]),
+        # Nobody knows.
+        ([span(2, 8.0)], None, [], [None] * 5),
+        (None, None, [(10.0, 3)], [3, 3, None, None, 3]),
+    ],
+)  # fmt: skip
+def test_version_is_known_for_each_token(first, second, moments, versions):
+    turns = said([1, 2], [3, 4], sampling_spans=first), TOOL, said([1, 2, 3, 4, 5, 6], [7], sampling_spans=second)
+    assert trajectory_of(result_of(*turns, policy_versions=moments)).versions == versions
+
+
 def test_one_turn_may_have_several_items():
     reasoning, call = {"type": "reasoning", "summary": []}, said([1], [2], type="function_call")
     trajectory = trajectory_of(result_of(reasoning, call, TOOL, reasoning, said([1, 2, 3], [4])))

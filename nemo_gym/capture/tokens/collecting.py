@@ -14,7 +14,7 @@ from nemo_gym.opaque import plain
 from nemo_gym.records.conversation import is_of_model, objects_in
 from nemo_gym.schemas.row import TOKEN_CAPTURE_RESULT_KEY, Row, mirror_mask
 from nemo_gym.schemas.shapes import AnswerJson
-from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, without_tokens
+from nemo_gym.schemas.tokens import OPTIONAL_TOKEN_METADATA_FIELDS, REQUIRED_TOKEN_METADATA_FIELDS, without_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -177,11 +177,11 @@ def _parts(value: object) -> Sequence[object]:
 def _with_tokens(item: object, call: TokenEntry) -> Mapping[str, object]:
     fields: Mapping[str, object] = dict(item) if isinstance(item, dict) else {}
     tokens = {name: getattr(call, name).fragment() for name in REQUIRED_TOKEN_METADATA_FIELDS}
-    return {**fields, **tokens, **_routing(call)}
+    return {**fields, **tokens, **_optional(call)}
 
 
-def _routing(call: TokenEntry) -> Mapping[str, object]:
-    return {} if call.routed_experts is None else {"routed_experts": call.routed_experts}
+def _optional(call: TokenEntry) -> Mapping[str, object]:
+    return {name: value for name in OPTIONAL_TOKEN_METADATA_FIELDS if (value := getattr(call, name)) is not None}
 
 
 def _turns_of(calls: Sequence[TokenEntry]) -> list[Mapping[str, object]]:
@@ -196,5 +196,5 @@ def _turns_of(calls: Sequence[TokenEntry]) -> list[Mapping[str, object]]:
             "sampled_ids": call.generation_token_ids.fragment(),
             "log_probs": call.generation_log_probs.fragment(),
         }
-        turns.append({"model_call_id": call.model_call_id, **tokens, **_routing(call)})
+        turns.append({"model_call_id": call.model_call_id, **tokens, **_optional(call)})
     return turns

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from nemo_gym.capture.tokens.numbers import Numbers
 from nemo_gym.errors import RolloutCancelled
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.shapes import Item
 
 
@@ -27,6 +28,8 @@ class TokenEntry:
     """The natural logarithm of the policy's probability for each sampled token."""
     routed_experts: object = None
     """The choices of a mixture-of-experts router, as sent by the engine; None if it did not send any."""
+    sampling_spans: list[JsonObject] | None = None
+    """When the tokens were sampled, and with which weights; see `TokenIDLogProbMixin`."""
     output_items: list[Item] = field(default_factory=list)
     """The answer as items of the Responses API, without tokens."""
     token_item_index: int = 0

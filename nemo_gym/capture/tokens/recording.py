@@ -23,7 +23,12 @@ from nemo_gym.dialects.chat_answers import items_of_message
 from nemo_gym.errors import ConfigError, ModelFailed
 from nemo_gym.opaque import loads_opaque
 from nemo_gym.schemas.shapes import Item
-from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, TOKEN_METADATA_FIELDS, without_tokens
+from nemo_gym.schemas.tokens import (
+    OPTIONAL_TOKEN_METADATA_FIELDS,
+    REQUIRED_TOKEN_METADATA_FIELDS,
+    TOKEN_METADATA_FIELDS,
+    without_tokens,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -91,13 +96,12 @@ class TokenRecording:
 
     def _entry_of(self, sampled: SampledAnswer) -> TokenEntry:
         tokens = sampled.tokens
+        numbers: dict[str, Any] = {name: Numbers.of(tokens[name]) for name in REQUIRED_TOKEN_METADATA_FIELDS}
+        numbers |= {name: tokens.get(name) for name in OPTIONAL_TOKEN_METADATA_FIELDS}
         return TokenEntry(
             rollout_id=self._rollout_id,
             model_call_id=self._model_call_id,
-            prompt_token_ids=Numbers.of(tokens["prompt_token_ids"]),
-            generation_token_ids=Numbers.of(tokens["generation_token_ids"]),
-            generation_log_probs=Numbers.of(tokens["generation_log_probs"]),
-            routed_experts=tokens.get("routed_experts"),
+            **numbers,
             output_items=sampled.items,
             token_item_index=sampled.token_item,
             model=sampled.model,

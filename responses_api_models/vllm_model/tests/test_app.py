@@ -1,6 +1,7 @@
 """The server for Chat Completions endpoints over real HTTP, in front of a real endpoint."""
 
 import asyncio
+import time
 
 import httpx
 import openai
@@ -159,6 +160,20 @@ async def test_tokens_are_on_last_item_and_sent_back(endpoint, bodies):
         "generation_token_ids": last.generation_token_ids,
         "generation_log_probs": last.generation_log_probs,
     }
+
+
+@pytest.mark.parametrize(("model", "reported"), [("echo", {}), ("weights:7", {"weight_version": "7"})])
+async def test_time_and_weights_of_tokens_are_known(endpoint, model, reported):
+    before = time.time()
+    response = await respond(endpoint, model, return_token_id_information=True)
+    (span,) = response.output[-1].sampling_spans
+    assert span == {
+        "tokens": len("echo: Hello"),
+        "began_at": span["began_at"],
+        "ended_at": span["ended_at"],
+        **reported,
+    }
+    assert round(before, 3) <= span["began_at"] <= span["ended_at"] <= round(time.time(), 3)
 
 
 async def test_tokens_in_the_message_are_used(endpoint):

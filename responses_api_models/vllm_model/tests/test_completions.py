@@ -4,6 +4,7 @@ import json
 import re
 from importlib.util import find_spec
 
+import openai
 import pytest
 
 from nemo_gym.testing import make_server
@@ -205,3 +206,43 @@ async def test_failures_of_a_local_tokenizer_are_reported(endpoint, tokenizer):
 async def test_missing_transformers_is_reported(endpoint, tmp_path):
     with model_fails("'tokenizer' needs the package transformers: pip install transformers"):
         await respond(endpoint, "echo", tokenizer=str(tmp_path))
+
+
+CONTINUED = "One part, and another one."
+PARTIAL = {"partial_rollouts": "continue", "return_token_id_information": True, **ON}
+
+
+@pytest.mark.parametrize("step", [1, 10, 26])
+async def test_aborted_answer_is_continued_from_its_tokens(endpoint, seen, step):
+    async with policy(endpoint, f"aborts-after:{step}", **PARTIAL) as client:
+        response = await client.responses.create(model="m", input="Hello", max_output_tokens=100)
+    last = response.output[-1]
+    assert (response.output_text, response.status) == (CONTINUED, "completed")
+    assert (last.prompt_token_ids, last.generation_token_ids) == (PROMPT, [ord(char) for char in CONTINUED])
+    assert last.generation_log_probs == [-0.5] * len(CONTINUED)
+    assert (response.usage.input_tokens, response.usage.output_tokens) == (len(PROMPT), len(CONTINUED))
+    posted = [request["body"] for request in seen() if request["path"] == "/v1/completions"]
+    ends = [min(at, len(CONTINUED)) for at in range(0, len(CONTINUED) + step, step)]
+    assert [body["prompt"] for body in posted] == [[*PROMPT, *map(ord, CONTINUED[:end])] for end in ends[:-1]]
+    assert [body["max_tokens"] for body in posted] == [100 - end for end in ends[:-1]]
+    assert [span["tokens"] for span in last.sampling_spans] == [len(CONTINUED[at : at + step]) for at in ends[:-1]]
+
+
+async def test_limit_of_a_continued_answer_is_that_of_the_request(endpoint):
+    response = await respond_to(endpoint, "aborts-after:4", asked={"max_output_tokens": 8}, **PARTIAL)
+    assert (response.output_text, response.incomplete_details.reason) == (CONTINUED[:8], "max_output_tokens")
+
+
+async def test_answer_that_never_goes_on_fails(endpoint):
+    with pytest.raises(openai.InternalServerError) as caught:
+        await respond_to(endpoint, "aborts-after:0", **PARTIAL)
+    problem = caught.value.response.json()
+    assert problem["failure_class"] == "overloaded"
+    assert "aborted an answer 10 times in a row without a further token" in problem["detail"]
+
+
+@pytest.mark.parametrize("missing", [*ON, "return_token_id_information"])
+def test_continuing_needs_tokens(missing):
+    settings = {name: value for name, value in PARTIAL.items() if name != missing}
+    with pytest.raises(ValueError, match="partial_rollouts: continue needs the tokens of an answer"):
+        make_server(VLLMModel, base_url="http://127.0.0.1:9/v1", api_key="none", model="m", **settings)

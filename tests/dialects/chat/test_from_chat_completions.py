@@ -6,7 +6,7 @@ from openai.types.responses import Response as OpenAIResponse
 
 from nemo_gym.dialects.chat import ResponsesConverter
 from nemo_gym.dialects.streaming import events_of_response
-from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams, Choice
+from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams
 from nemo_gym.schemas.items import FunctionToolCallForTraining, OutputMessageForTraining, ReasoningItemForTraining
 from nemo_gym.schemas.responses import ResponseCreateParams
 from tests.dialects.chat.conversing import CALL, CONVERTER, TOKENS, TRAINING, WEATHER_TOOL, completion, messages
@@ -40,7 +40,7 @@ def test_think_tag_is_text_if_reasoning_is_separate():
 
 def test_calls_keep_their_ids_and_their_order():
     message = {"content": None, "tool_calls": [CALL, {**CALL, "id": "call_2"}]}
-    items = CONVERTER.postprocess_chat_response(Choice(index=0, finish_reason="tool_calls", message=message))
+    items = CONVERTER.postprocess_assistant_message_dict(message)
     assert [(item.type, item.call_id, item.name) for item in items] == [
         ("function_call", "call_1", "get_weather"),
         ("function_call", "call_2", "get_weather"),
