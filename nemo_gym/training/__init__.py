@@ -2,6 +2,7 @@
 
 from nemo_gym.training.client import SyncTrainingClient as SyncTrainingClient
 from nemo_gym.training.client import TrainingClient as TrainingClient
+from nemo_gym.training.curriculum import Curriculum as Curriculum
 from nemo_gym.training.group import Group as Group
 from nemo_gym.training.group import Rollout as Rollout
 from nemo_gym.training.mixing import mixed as mixed

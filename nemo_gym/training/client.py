@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain, islice
@@ -189,8 +189,9 @@ class TrainingClient:
 
         `sampling` overrides fields of every row's `responses_create_params`, such as `temperature`. A row without an
         `agent_ref` is run by the run's agent, if the run has only one. Rows are read as their rollouts begin, so
-        `rows` may be endless. While `in_flight` finished rollouts wait for the trainer, no new rollout begins. If the
-        iterator is closed early, running rollouts are cancelled.
+        `rows` may be endless, such as a `Curriculum`. If it has a method `report`, it gets each group. While
+        `in_flight` finished rollouts wait for the trainer, no new rollout begins. If the iterator is closed early,
+        running rollouts are cancelled.
 
         With `wanted`, the iterator ends after so many groups for which `keep` returns True, such as
         `lambda group: group.std > 0`. The others are dropped, and further rows begin in their place, up to `most`
@@ -214,6 +215,7 @@ class TrainingClient:
         at_once = allowed_connections(self._in_flight)
         if wanted is not None and (wanted < 1 or most < 1):
             raise UsageError(f"wanted={wanted}, most={most:g}: both must be at least 1.")
+        report: Callable[[Group], None] = getattr(rows, "report", lambda group: None)
         chosen = self.selection = Selection(math.inf if wanted is None else wanted, keep, most)
         batch = Batch(runner, groups, limits, watch, in_flight=at_once, failed_rollouts=self._failed_rollouts,
                       record=self._record, may_begin=lambda: chosen.may_begin)  # fmt: skip
@@ -229,9 +231,13 @@ class TrainingClient:
                 if (group := await batch.next_group()) is None:
                     await running
                     return
+                report(group)
                 if chosen.takes(group := self._fresh(group)):
                     yield group
-            self._carried += (each for each in batch.left() if keep(each))
+            left = list(batch.left())
+            for each in left:
+                report(each)
+            self._carried += filter(keep, left)
             self._owed += (each.row for each in batch.open)
             chosen.cancelled = len(batch.open)
         finally:

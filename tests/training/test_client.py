@@ -21,7 +21,7 @@ from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.ledger import read
 from nemo_gym.rollouts.ledger_check import agree
 from nemo_gym.schemas.row import Row
-from nemo_gym.training import SyncTrainingClient, TrainingClient
+from nemo_gym.training import Curriculum, SyncTrainingClient, TrainingClient
 from nemo_gym.viewer.library import Library
 
 pytestmark = pytest.mark.slow
@@ -320,6 +320,18 @@ async def test_step_ends_with_too_few_groups_at_its_limit(run):
         assert len(await groups_of(client, [row("hm")] * 2, 2, wanted=5)) == 2
         with pytest.raises(UsageError, match="wanted=0, most=3: both must be at least 1"):
             await groups_of(client, [row("hm")], 2, wanted=0)
+
+
+async def test_source_of_rows_gets_each_group(run):
+    source = Curriculum([row("ho!" if number % 2 else "hm", number=number) for number in range(6)], new=1.0, rest=1000)
+    async with TrainingClient(run, in_flight=4) as client:
+        groups = await groups_of(client, source, 2, wanted=2, keep=lambda group: 1.0 in group.rewards)
+    assert len(groups) == 2
+    chosen = client.selection
+    # Each row that was sampled is known, and carried groups are, too.
+    assert source.counts["solved"] >= 2
+    assert source.counts["unsolved"] >= chosen.dropped
+    assert source.counts["new"] == 6 - source.counts["solved"] - source.counts["unsolved"]
 
 
 # Staleness
