@@ -98,7 +98,7 @@ BORDERS = (
 """Beginnings of the modules that connect to something outside: a cluster, a hub, another program, people's labels."""
 AROUND_THE_CORE = {"contract", "evaluation", "sandbox", "testing", "training"}
 """Rooms beside the core: checks of environments, comparisons, sandboxes, rollouts in process, clients of trainers."""
-MOST_LINES, MOST_LINES_OF_CORE = 79_700, 52_400
+MOST_LINES, MOST_LINES_OF_CORE = 79_900, 52_400
 """Lower them when code goes. Raising one needs a reason in the commit."""
 
 OPEN_TO_PLUGINS = {

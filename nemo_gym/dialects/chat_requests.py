@@ -172,7 +172,7 @@ class _Turn:
             self.refusals += refusals(item.content)
             self.opaque |= _opaque(item, OPAQUE)
         if self.keeps_tokens and isinstance(item, TokenIDLogProbMixin):
-            # An engine has no use for the times.
+            # Leave out the times, which engines do not read.
             names = TOKEN_METADATA_FIELDS[:-1]
             self.tokens = {name: value for name in names if (value := getattr(item, name)) is not None}
 

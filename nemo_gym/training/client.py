@@ -28,6 +28,7 @@ from nemo_gym.rollouts.runner import AttemptLimits
 from nemo_gym.schemas.row import ROLLOUT_ID_KEY, TASK_INDEX_KEY, Row
 from nemo_gym.text import did_you_mean_or_all
 from nemo_gym.training.batch import Batch, FailedRollouts, Task
+from nemo_gym.training.checkpoint import group_of, state_of
 from nemo_gym.training.group import Group, Rollout
 from nemo_gym.training.heads import head_at
 from nemo_gym.training.loop_thread import LoopThread
@@ -91,6 +92,8 @@ class TrainingClient:
         """The rows of the groups that an earlier call has cancelled."""
         self.selection: Selection | None = None
         """What has become of the groups of the latest call of `rollouts`."""
+        self._rows = 0
+        """The number of rows read so far."""
         self._tasks = 0
         """The number of tasks so far, in all batches. It is the index of the next task.
 
@@ -175,6 +178,34 @@ class TrainingClient:
         if self._record is not None:
             self._record.note(fields)
 
+    def state_dict(self) -> JsonObject:
+        """Return what a new client needs to continue after a step, as JSON, for its `load_state_dict`.
+
+        It has the version of the policy, the groups and rows that are carried over to the next step, and in `rows` the
+        number of rows read so far.
+        """
+        return {
+            "policy_version": self.policy_version,
+            "rows": self._rows,
+            "tasks": self._tasks,
+            "carried": [state_of(group) for group in self._carried],
+            "owed": list(self._owed),
+        }
+
+    def load_state_dict(self, state: JsonObject) -> None:
+        """Continue from the state of an earlier client. Call it before the first rollouts.
+
+        The next version of the policy is greater than that of the state, and the groups that were carried over come
+        first. The caller leaves out the rows read before, such as with `islice(rows, state["rows"], None)`.
+        """
+        if self._tasks > (self._record.next_task if self._record else 0):
+            raise UsageError("load_state_dict: this client has already begun rollouts. Load the state before them.")
+        if (version := state["policy_version"]) > self.policy_version:
+            self._policies.replace(None, version)
+        self._rows, self._tasks = state["rows"], max(self._tasks, state["tasks"])
+        self._carried = deque(map(group_of, state["carried"]))
+        self._owed = deque(state["owed"])
+
     async def rollouts(
         self,
         rows: Iterable[JsonObject],
@@ -224,7 +255,7 @@ class TrainingClient:
             yield self._fresh(self._carried.popleft())
         if chosen.is_complete:
             return
-        tasks = islice(self._prepared(chain(self._again(), rows), sampling or {}, repeats), chosen.limit)
+        tasks = islice(self._prepared(chain(self._again(), self._read(rows)), sampling or {}, repeats), chosen.limit)
         running = asyncio.create_task(batch.run(tasks, repeats))
         try:
             while not chosen.is_complete:
@@ -260,6 +291,11 @@ class TrainingClient:
         """Yield the rows whose rollouts an earlier step has cancelled."""
         while self._owed:
             yield self._owed.popleft()
+
+    def _read(self, rows: Iterable[JsonObject]) -> Iterator[JsonObject]:
+        for row in rows:
+            self._rows += 1
+            yield row
 
     def _opened(self) -> ServerClient:
         if self._client is None:
@@ -368,6 +404,14 @@ class SyncTrainingClient:
 
         self._check_open()
         self._loop.result_of(within_loop())
+
+    def state_dict(self) -> JsonObject:
+        """Return the state of the client between two steps; see `TrainingClient.state_dict`."""
+        return self._client.state_dict()
+
+    def load_state_dict(self, state: JsonObject) -> None:
+        """Continue from the state of an earlier client; see `TrainingClient.load_state_dict`."""
+        self._client.load_state_dict(state)
 
     def note(self, **fields: object) -> None:
         """Add facts about the training to the record; see `TrainingClient.note`."""

@@ -74,7 +74,7 @@ class Curriculum(Iterator[JsonObject]):
             raise UsageError(f"new={new:g}, rest={rest}: new must be above 0 and at most 1, and rest at least 1.")
         self._index_of = {_digest(row): index for index, row in enumerate(self._rows)}
         if len(self._index_of) < len(self._rows):
-            raise DataError("rows contains equal rows, which cannot be told apart. Remove the copies.")
+            raise DataError("rows contains equal rows. Remove the copies, because rewards are counted by row.")
         self._weights = [_weight(priority(row), index) for index, row in enumerate(self._rows)]
         self._heaviest = max(self._weights)
         self._new_share, self._rest, self._solved = new, rest, solved

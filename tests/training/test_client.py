@@ -9,10 +9,11 @@ import threading
 import traceback
 from collections import Counter
 from contextlib import aclosing
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from nemo_gym.errors import DataError, EnvironmentFailed, HeadServerNotFoundError, InvalidTask, LaunchError, UsageError
@@ -22,6 +23,7 @@ from nemo_gym.rollouts.ledger import read
 from nemo_gym.rollouts.ledger_check import agree
 from nemo_gym.schemas.row import Row
 from nemo_gym.training import Curriculum, SyncTrainingClient, TrainingClient
+from nemo_gym.training.checkpoint import group_of, state_of
 from nemo_gym.viewer.library import Library
 
 pytestmark = pytest.mark.slow
@@ -332,6 +334,38 @@ async def test_source_of_rows_gets_each_group(run):
     assert source.counts["solved"] >= 2
     assert source.counts["unsolved"] >= chosen.dropped
     assert source.counts["new"] == 6 - source.counts["solved"] - source.counts["unsolved"]
+
+
+async def test_restarted_trainer_loses_and_repeats_no_group(run):
+    source, taken, states = [row("ho!" if number % 3 else "hm", number=number) for number in range(24)], [], []
+    for _ in range(3):
+        async with TrainingClient(run, in_flight=12) as client:
+            if states:
+                client.load_state_dict(orjson.loads(states[-1]))
+                assert client.policy_version == len(states)
+            rows = islice(source, orjson.loads(states[-1])["rows"] if states else 0, None)
+            groups = await groups_of(client, rows, 2, wanted=4, keep=lambda group: group.rewards == [1.0, 1.0])
+            taken += [group.row["number"] for group in groups]
+            assert all(each.trajectory().completion_ids for group in groups for each in group.rollouts)
+            client.set_policy()
+            states.append(orjson.dumps(client.state_dict()))
+            with pytest.raises(UsageError, match="has already begun rollouts"):
+                client.load_state_dict(orjson.loads(states[-1]))
+    last = orjson.loads(states[-1])
+    waiting = [group["row"]["number"] for group in last["carried"]] + [each["number"] for each in last["owed"]]
+    assert len(taken) == len(set(taken)) == 12
+    assert not set(taken) & set(waiting)
+    # Each row with mixed rewards below those that were not read is trained on or waits.
+    assert {number for number in range(last["rows"]) if number % 3} <= {*taken, *waiting}
+
+
+async def test_failed_rollouts_survive_a_checkpoint(run):
+    async with TrainingClient(run) as client:
+        (group,) = await groups_of(client, [row("ho!", fails_at=1)], 2)
+    again = group_of(orjson.loads(orjson.dumps(state_of(group))))
+    assert (again.row, again.rewards, again.failed) == (group.row, [1.0], 1)
+    assert [type(each.failure) for each in again.rollouts] == [type(None), EnvironmentFailed]
+    assert str(again.rollouts[1].failure) == str(group.rollouts[1].failure)
 
 
 # Staleness

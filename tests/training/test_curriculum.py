@@ -1,4 +1,4 @@
-"""Rows by what they teach: shares, rests, priorities, the same rows again, and a state that continues."""
+"""A curriculum: shares, rests, priorities, equal rows for equal reports, and a state that continues."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def span(tokens, began_at, **fields):
          [7, 7, None, None, "step-8"]),
         # The clock of the model server is behind.
         ([span(2, 8.0)], [span(1, 9.0)], [(10.0, 3)], [3, 3, None, None, 3]),
-        # Nobody knows.
+        # The version is unknown.
         ([span(2, 8.0)], None, [], [None] * 5),
         (None, None, [(10.0, 3)], [3, 3, None, None, 3]),
     ],
