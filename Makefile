@@ -22,7 +22,7 @@ endif
 endif
 
 .PHONY: demo train-demo dev docs wheel changelog rl verl engine test test-all test-bare test-litellm test-pages lint lock \
-    viewer borders borders-openenv borders-mcp borders-ors clean
+    viewer borders borders-openenv borders-mcp borders-ors borders-textgames clean
 
 demo: $(VENV)/.installed
 	$(BIN)/ng eval run --config $(DEMO_CONFIG) --split example --num-repeats 4 --output results/demo.jsonl --overwrite
@@ -111,7 +111,7 @@ $(VERL_VENV)/.installed: pyproject.toml
 	@touch $@
 
 # Install the packages of other frameworks, each in its own environment, where tests/borders finds them.
-borders: borders-openenv borders-mcp borders-ors
+borders: borders-openenv borders-mcp borders-ors borders-textgames
 
 OPENENV_VENV := .venv-openenv
 borders-openenv: $(OPENENV_VENV)/.installed
@@ -136,6 +136,15 @@ borders-ors: $(ORS_VENV)/.installed
 $(ORS_VENV)/.installed:
 	@$(PYTHON) -m venv $(ORS_VENV)
 	@$(ORS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check ors-sdk==0.1.0 openreward==0.1.167
+	@touch $@
+
+TEXTGAMES_VENV := .venv-textgames
+borders-textgames: $(TEXTGAMES_VENV)/.installed
+
+$(TEXTGAMES_VENV)/.installed:
+	@$(PYTHON) -m venv $(TEXTGAMES_VENV)
+	@$(TEXTGAMES_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    textarena==0.7.4 gem-llm==0.1.0 skyrl-gym==0.4.0
 	@touch $@
 
 # Install vLLM for the CPU and llama.cpp in their own environment (3 GB), and make a model of random weights there.

@@ -27,7 +27,11 @@ EVERYTHING = ("requirements",)
 KEPT = ("tests/end_to_end/", "tests/faults/", "tests/rollouts/", "tests/security/", "tests/test_rewards_over_http.py")
 """Suites that run after every change: killed processes, faults, attacks, rewards, complete collections."""
 BORDERS = {
-    "tests/borders": ("nemo_gym/cli/outside.py", "resources_servers/openenv"),
+    "tests/borders": (
+        "nemo_gym/cli/outside.py",
+        "resources_servers/openenv",
+        "resources_servers/textgames",
+    ),
     "tests/cluster": ("nemo_gym/launcher", "nemo_gym/process"),
     "tests/containers": ("containers", "nemo_gym/launcher/kubernetes", "nemo_gym/sandbox", "Makefile"),
     "tests/launcher/kubernetes": ("containers", "nemo_gym/launcher"),
