@@ -29,6 +29,7 @@ KEPT = ("tests/end_to_end/", "tests/faults/", "tests/rollouts/", "tests/security
 BORDERS = {
     "tests/borders": (
         "nemo_gym/cli/outside.py",
+        "resources_servers/aviary",
         "resources_servers/openenv",
         "resources_servers/textgames",
     ),

@@ -4,10 +4,11 @@ import asyncio
 import math
 from functools import cached_property
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request
 from fastapi.responses import PlainTextResponse
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from nemo_gym import (
     SESSION_ID_KEY,
@@ -24,11 +25,12 @@ from nemo_gym import (
 )
 from resources_servers.aviary.messages import Call, Turn, text_of
 from resources_servers.aviary.play import Play
+from resources_servers.aviary.remote import RemoteEnvironment, TaskServer
 from resources_servers.aviary.tasks import Tasks, is_file
 
 
 class AviaryConfig(BaseResourcesServerConfig):
-    """The source of environments: a class with its arguments, or a dataset that creates them."""
+    """The source of environments: a class with its arguments, or a dataset or a task server that creates them."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
@@ -38,9 +40,29 @@ class AviaryConfig(BaseResourcesServerConfig):
     dataset: str | None = None
     """The class path of a TaskDataset. If `environment` is set: a JSONL file with its arguments, one task per line."""
     dataset_kwargs: dict[str, Any] = Field(default_factory=dict)
+    address: str | None = None
+    """The URL of an Aviary task server, which creates the environments."""
+    api_key: str | None = Field(default=None, repr=False)
+    """Sent to the task server as `X-API-Key`."""
+    reply_timeout_s: float = Field(default=120.0, gt=0)
+    """Seconds to wait for each reply of the task server."""
+    max_reply_mb: float = Field(default=16.0, gt=0)
+
+    @field_validator("address")
+    @classmethod
+    def _is_url(cls, given: str | None) -> str | None:
+        if given is not None and (urlsplit(given).scheme not in ("http", "https") or not urlsplit(given).hostname):
+            raise ValueError(f"'{given}' is not a URL. Write it like http://127.0.0.1:8041")
+        return given
 
     @model_validator(mode="after")
     def _names_one_source(self) -> "AviaryConfig":
+        if self.address is not None:
+            if self.environment is not None or self.dataset is not None:
+                raise ValueError(
+                    "address: the task server creates the environments. Remove `environment` and `dataset`"
+                )
+            return self
         is_class = self.dataset is not None and not is_file(self.dataset)
         if is_class and self.environment is not None:
             raise ValueError(
@@ -126,6 +148,14 @@ class AviaryServer(SimpleResourcesServer):
         settings = self.config
         return Tasks(settings.environment, settings.environment_kwargs, settings.dataset, settings.dataset_kwargs)
 
+    @property
+    def task_server(self) -> TaskServer | None:
+        """The task server that creates the environments, if the config names one."""
+        settings = self.config
+        if settings.address is None:
+            return None
+        return TaskServer(settings.address, settings.api_key, settings.reply_timeout_s, settings.max_reply_mb)
+
     def setup_webserver(self) -> FastAPI:
         """Return the app with Aviary's routes. A POST to any other path calls the tool of that name."""
         app = super().setup_webserver()
@@ -173,6 +203,7 @@ class AviaryServer(SimpleResourcesServer):
                     await self._begin(play, body)
                 if not play.transitions:
                     await _replay(play, body)
+            play.check_rewards()
             return BaseVerifyResponse.grade(
                 body,
                 reward=math.fsum(each.reward for each in play.transitions),
@@ -182,8 +213,14 @@ class AviaryServer(SimpleResourcesServer):
             await self.sessions.drop(env_id)
 
     async def _begin(self, play: Play, row: TaskFields) -> None:
-        # Use a thread, because a slow dataset would block the event loop.
-        made = await asyncio.to_thread(self.tasks.environment_of, row.task_idx, row.task)
+        made: Any
+        if (server := self.task_server) is not None:
+            made = RemoteEnvironment(
+                server, {"task_idx": row.task_idx} if row.task is None else {"task_kwargs": row.task}
+            )
+        else:
+            # Use a thread, because a slow dataset would block the event loop.
+            made = await asyncio.to_thread(self.tasks.environment_of, row.task_idx, row.task)
         await play.begin(made, task_idx=row.task_idx)
 
     async def _open(self, env_id: str) -> Play:

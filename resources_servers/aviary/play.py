@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from nemo_gym import EnvironmentFailed, OutOfTurn, SessionState
+from nemo_gym import EnvironmentFailed, OutOfTurn, RolloutError, SessionState
 from resources_servers.aviary.messages import Item, Turn, action_of, answered, definition_of, observed
 
 logger = logging.getLogger(__name__)
@@ -37,6 +37,8 @@ class Play(SessionState):
     """The tools in the format of a model request."""
     has_begun: bool = False
     transitions: list[Transition] = Field(default_factory=list)
+    failed: bool = False
+    """Whether a step failed. It may have had an effect, so the rewards are incomplete."""
     turn: asyncio.Lock = Field(default_factory=asyncio.Lock)
 
     @property
@@ -61,6 +63,8 @@ class Play(SessionState):
         async with self.turn:
             if self.is_over:
                 raise OutOfTurn(f"{self._name}: the task is over. POST /seed_session starts another one")
+            self.check_rewards()
+            self.failed = True
             with self._named("step"):
                 action = action_of(turn, self.environment)
                 messages, reward, done, truncated = await self.environment.step(action.message)
@@ -72,8 +76,14 @@ class Play(SessionState):
                 )
             if not math.isfinite(taken.reward):
                 raise EnvironmentFailed(f"{self._name}: step returned the reward {taken.reward}, which is not finite")
+            self.failed = False
             self.transitions.append(taken)
             return taken
+
+    def check_rewards(self) -> None:
+        """Raise `EnvironmentFailed` if a step has failed or was interrupted."""
+        if self.failed:
+            raise EnvironmentFailed(f"{self._name}: an earlier step failed, so the reward is unknown")
 
     async def close(self) -> None:
         """Close the environment if it has a `close` method."""
@@ -85,6 +95,8 @@ class Play(SessionState):
         """Convert any error in the block to an `EnvironmentFailed` that names the environment and `method`."""
         try:
             yield
+        except RolloutError:
+            raise
         except Exception as error:
             logger.exception("%s: %s failed", self._name, method)
             raise EnvironmentFailed(f"{self._name}: {method} raised {type(error).__name__}: {error}") from error

@@ -7,7 +7,10 @@ python resources_servers/aviary/prepare.py --fetch-gsm8k --split train --count 1
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count as numbers
 from operator import itemgetter
 from pathlib import Path
@@ -15,10 +18,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym import DataError, Split, convert_lines, run_prepare, split_rows
+from nemo_gym import DataError, RolloutError, Split, convert_lines, run_prepare, split_rows
 from nemo_gym.data.sources import GitHub, fetch
 from nemo_gym.jsonl import Line, write_rows
 from resources_servers.aviary.gsm8k import final_answer
+from resources_servers.aviary.remote import TaskServer
 
 NIGHT_ROUND = (
     "You are the night watch of a museum. Some exhibits lie in the wrong room: bring each to its place. Use the "
@@ -29,6 +33,7 @@ WORD_PROBLEM = (
 )
 
 
+MOST_TASKS = 100_000
 GSM8K = GitHub("openai/grade-school-math", "grade_school_math/data/train.jsonl", revision="master")
 
 
@@ -48,16 +53,23 @@ def prepare(
     fetch_gsm8k: bool = False,
     skip_bad: bool = False,
     split: Split | None = None,
+    address: str | None = None,
 ) -> Path:
-    """Write rows of `count` museum rounds, or of a GSM8K file, and return their path.
+    """Write rows of `count` museum rounds, of a GSM8K file, or of a task server, and return their path.
 
     seed: the number of the first museum round
     gsm8k: a GSM8K file (JSON Lines) to use instead of museum rounds; without `split`, all its lines are used
+    address: the URL of an Aviary task server; `AVIARY_API_KEY` in the process environment is sent to it
     fetch_gsm8k: download GSM8K's training questions into `source/` next to the output, and use that file
 
     Raises `DataError` with file and line for a line without a question and an answer, and writes nothing. With
     `skip_bad`, such lines are reported and left out instead.
     """
+    if address is not None:
+        if split is not None:
+            raise DataError("--split: an Aviary task server has no splits. Remove it.")
+        write_rows(output, _remote(address, count))
+        return output
     path = fetch(GSM8K, folder=output.parent / "source") if fetch_gsm8k else gsm8k
     if path is None:
         rows = split_rows(_night_rounds(seed), split, count, key=itemgetter("task_idx"))
@@ -66,6 +78,20 @@ def prepare(
         rows = split_rows(rows, split, count, key=_question) if split else rows
     write_rows(output, rows)
     return output
+
+
+def _remote(address: str, count: int) -> list[dict[str, Any]]:
+    """Return a row for each task of a server, or `count` rows if it does not report their number."""
+    server = TaskServer(address, os.environ.get("AVIARY_API_KEY"))
+    try:
+        # Use a thread, because this one may already run an event loop.
+        with ThreadPoolExecutor(1) as pool:
+            size = pool.submit(asyncio.run, server.info()).result().dataset_size
+    except RolloutError as error:
+        raise DataError(f"{error}. Check that the server runs, and that the address is right.") from error
+    if size is not None and not 0 < size <= MOST_TASKS:
+        raise DataError(f"the Aviary server at {address} reports {size} tasks. Expected 1 to {MOST_TASKS}.")
+    return [{"responses_create_params": {"input": []}, "task_idx": number} for number in range(size or count)]
 
 
 def _question(row: dict[str, Any]) -> object:

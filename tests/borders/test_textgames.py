@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 from collections import deque
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,7 @@ from resources_servers.textgames.app import TextGamesServer
 from responses_api_agents.gymnasium_agent.app import GymnasiumAgent
 
 REPOSITORY = Path(__file__).parents[2]
-HAS_ALL = (
-    "from importlib.util import find_spec as f; raise SystemExit(not all(map(f, ('textarena', 'gem', 'skyrl_gym'))))"
-)
+HAS_ALL = "from importlib.util import find_spec; [find_spec(each).name for each in ('textarena', 'gem', 'skyrl_gym')]"
 PYTHON = os.environ.get("NEMO_GYM_TEXTGAMES_PYTHON") or str(REPOSITORY / ".venv-textgames/bin/python")
 WORDS = ["apple", "bread", "chair", "lemon", "table"]
 START_S = 300.0
@@ -46,7 +45,10 @@ class Player(FakeModel):
 
 @pytest.fixture(scope="module", autouse=True)
 def python():
-    if not Path(PYTHON).is_file() or subprocess.run([PYTHON, "-c", HAS_ALL], check=False).returncode:
+    if (
+        not Path(PYTHON).is_file()
+        or subprocess.run([PYTHON, "-c", HAS_ALL], check=False, stderr=subprocess.DEVNULL).returncode
+    ):
         pytest.skip("no Python with the libraries: run `make borders-textgames`, or set NEMO_GYM_TEXTGAMES_PYTHON")
 
 
@@ -66,24 +68,25 @@ def nltk_data(tmp_path, monkeypatch):
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
 
 
-def server_of(library, **settings):
-    return make_server(
-        TextGamesServer, library=library, python=PYTHON, start_timeout_s=START_S, step_timeout_s=START_S, **settings
+@asynccontextmanager
+async def playing(library):
+    """Yield a server of the library. The import of a library takes seconds, so a test plays many games on it."""
+    server = make_server(
+        TextGamesServer, library=library, python=PYTHON, start_timeout_s=START_S, step_timeout_s=START_S
     )
+    try:
+        yield server
+    finally:
+        await server.library.close()
 
 
-async def played(library, game, policy, server=None, **row):
+async def played(server, game, policy, **row):
     """Play a game with a list of moves, or with a policy. Return the graded row and what the model has seen."""
-    environment = server or server_of(library)
     moves = iter(policy) if isinstance(policy, list) else None
     model = Player((lambda _: next(moves, "")) if moves is not None else policy)
-    place = {"type": "resources_servers", "name": environment.config.name}
-    agent = make_server(GymnasiumAgent, model=model, servers=[environment], resources_server=place)
-    try:
-        graded = await run(agent, game=game, **row)
-    finally:
-        if server is None:
-            await environment.library.close()
+    place = {"type": "resources_servers", "name": server.config.name}
+    agent = make_server(GymnasiumAgent, model=model, servers=[server], resources_server=place)
+    graded = await run(agent, game=game, **row)
     texts = [item.content for item in graded.response.output if item.type == "message" and item.role == "user"]
     return graded, [text if isinstance(text, str) else text[0].text for text in texts]
 
@@ -134,9 +137,7 @@ def balances(seen):
 
 def occupies(seen):
     """Take the best free square at tic-tac-toe: complete a line, or stop one, or else the first free of an order."""
-    board = [
-        cell.strip() for line in seen[-1].splitlines() if " | " in line or "|" in line for cell in line.split("|")
-    ][-9:]
+    board = re.findall(r"(?:(?<=\| )|(?<=^ ))(\w)(?= |$)", seen[-1], re.MULTILINE)[-9:]
     lines = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
     for mark in ("O", "X"):
         for line in lines:
@@ -144,6 +145,12 @@ def occupies(seen):
             if cells.count(mark) == 2 and (free := [each for each in line if board[each].isdigit()]):
                 return f"[{free[0]}]"
     return f"[{next(each for each in (4, 0, 2, 6, 8, 1, 3, 5, 7) if board[each].isdigit())}]"
+
+
+def sums(seen):
+    """Add up the terms of a sum of reasoning-gym."""
+    terms = re.findall(r"[+-]?\d+", seen[0].partition(": ")[2].replace(" ", ""))
+    return rf"\boxed{{{sum(map(int, terms))}}}"
 
 
 def deduces(seen):
@@ -161,46 +168,41 @@ def deduces(seen):
 
 
 # Each game, and how to win it. The seeds of the games with another player are those in which the policy wins.
-WON = {
-    "hanoi": ("textarena", "TowerOfHanoi-v0", [f"[{each}]" for each in HANOI], {}),
-    "number": ("textarena", "GuessTheNumber-v0", bisects(1, 20, "I guess [{}]."), {"seed": 4}),
-    "lake": ("textarena", "FrozenLake-v0", walks, {"seed": 2}),
-    "nim": ("textarena", "Nim-v0", balances, {"seed": 1}),
-    "connect": ("textarena", "ConnectFour-v0", ["[col 3]"] * 4, {"seed": 0}),
-    "tic-tac-toe": ("textarena", "TicTacToe-v0", occupies, {"seed": 1}),
-    "gem hanoi": ("gem", "game:TowerofHanoi-v0-easy", [rf"\boxed{{{each}}}" for each in HANOI], {}),
-    "gem number": ("gem", "game:GuessTheNumber-v0-hard", bisects(1, 50, r"\boxed{{{}}}"), {"seed": 2}),
-    "gem sum": (
-        "gem",
-        "rg:chain_sum",
-        lambda seen: rf"\boxed{{{eval(seen[0].partition(': ')[2].removesuffix('='))}}}",
-        {"seed": 3},
-    ),
-    "skyrl": ("skyrl_gym", "gsm8k", ["It is #### 42"], {"extras": {"reward_spec": {"ground_truth": "42"}}}),
-    "skyrl turns": (
+WON = [
+    ("textarena", "TowerOfHanoi-v0", [f"[{each}]" for each in HANOI], {}),
+    ("textarena", "GuessTheNumber-v0", bisects(1, 20, "I guess [{}]."), {"seed": 4}),
+    ("textarena", "FrozenLake-v0", walks, {"seed": 2}),
+    ("textarena", "Nim-v0", balances, {"seed": 1}),
+    ("textarena", "ConnectFour-v0", ["[col 3]"] * 4, {"seed": 8}),
+    ("textarena", "TicTacToe-v0", occupies, {"seed": 1}),
+    ("gem", "game:TowerofHanoi-v0-easy", [rf"\boxed{{{each}}}" for each in HANOI], {}),
+    ("gem", "game:GuessTheNumber-v0-hard", bisects(1, 50, r"\boxed{{{}}}"), {"seed": 2}),
+    ("gem", "rg:chain_sum", sums, {"seed": 3}),
+    ("skyrl_gym", "gsm8k", ["It is #### 42"], {"extras": {"reward_spec": {"ground_truth": "42"}}}),
+    (
         "skyrl_gym",
         "gsm8k_multi_turn",
         ["I do not know.", "#### 42"],
         {"extras": {"reward_spec": {"ground_truth": "42"}, "max_turns": 3}},
     ),
-}
+]
 
 
-@pytest.mark.parametrize("name", WON)
-async def test_game_of_the_package_is_won(name):
-    library, game, policy, row = WON[name]
-    graded, seen = await played(library, game, policy, **row)
-    assert (graded.reward, graded.terminated) == (1.0, True), seen
-    # The stored rollout, replayed in a new process, earns the same.
-    replayed = await played(
-        library, game, [item.text for item in graded.response.output if item.role == "assistant"], **row
-    )
-    assert (replayed[0].reward, replayed[1]) == (graded.reward, seen)
+@pytest.mark.parametrize("library", ["textarena", "gem", "skyrl_gym"])
+async def test_games_of_the_package_are_won(library):
+    async with playing(library) as server:
+        for game, policy, row in (rest for name, *rest in WON if name == library):
+            graded, seen = await played(server, game, policy, **row)
+            assert (graded.reward, graded.terminated) == (1.0, True), (game, seen)
+            # The same moves, in a new process, earn the same.
+            moves = [item.text for item in graded.response.output if item.role == "assistant"]
+            again, seen_again = await played(server, game, moves, **row)
+            assert (again.reward, seen_again) == (graded.reward, seen)
 
 
 async def test_wordle_is_won_with_the_words_of_nltk(nltk_data):
-    for seed in (1, 2):
-        graded, seen = await played("textarena", "Wordle-v0", deduces, seed=seed)
+    async with playing("textarena") as server:
+        graded, seen = await played(server, "Wordle-v0", deduces, seed=1)
         assert graded.reward == 1.0, seen
 
 
@@ -208,74 +210,76 @@ async def test_game_without_its_data_fails_with_the_command(tmp_path, monkeypatc
     monkeypatch.setenv("NLTK_DATA", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
-    with pytest.raises(EnvironmentFailed, match=r"Wordle-v0: needs data of NLTK .* python -m nltk.downloader words"):
-        await played("textarena", "Wordle-v0", [])
+    async with playing("textarena") as server:
+        with pytest.raises(EnvironmentFailed, match=r"needs data of NLTK .* python -m nltk.downloader words"):
+            await played(server, "Wordle-v0", [])
 
 
-async def test_second_invalid_move_loses_a_textarena_game():
-    graded, seen = await played("textarena", "TicTacToe-v0", ["[4]", "[4]", "[99]"], seed=1)
-    assert "attempted an invalid move" in seen[1]
-    assert (graded.reward, graded.steps) == (-1.0, 3)
+async def test_invalid_moves_and_limits_earn_the_games_own_reward():
+    async with playing("textarena") as server:
+        graded, seen = await played(server, "TicTacToe-v0", ["[4]", "[4]", "[99]"], seed=1)
+        assert "attempted an invalid move" in seen[1]
+        assert (graded.reward, graded.steps, graded.terminated) == (-1.0, 3, True)
+        graded, _ = await played(server, "TowerOfHanoi-v0", ["[A C]", "[C C C]", ""])
+        assert (graded.reward, graded.steps) == (0.0, 3)
+        cycle = ["[A B]", "[B A]"] * 60
+        graded, seen = await played(server, "TowerOfHanoi-v0", cycle)
+        assert (graded.reward, graded.steps) == (0.0, 100)
+        assert "turn limit" in seen[-1]
+    async with playing("gem") as server:
+        graded, _ = await played(server, "game:TowerofHanoi-v0-easy", ["I would rather not."])
+        assert graded.reward == pytest.approx(-0.1)
+        graded, _ = await played(server, "game:TowerofHanoi-v0-easy", [r"\boxed{B A}"] * 10)
+        assert (graded.steps, graded.truncated) == (10, True)
 
 
-async def test_lost_and_partly_solved_games_earn_the_games_own_reward():
-    graded, _ = await played("textarena", "TowerOfHanoi-v0", ["[A C]", "[C C C]", ""])
-    assert graded.reward == 0.0
-    assert not graded.truncated
-    graded, _ = await played("gem", "game:TowerofHanoi-v0-easy", ["I would rather not."])
-    assert graded.reward == pytest.approx(-0.1)
-    graded, _ = await played("gem", "game:TowerofHanoi-v0-easy", [r"\boxed{B A}"] * 10)
-    assert graded.truncated
-
-
-async def test_one_process_serves_many_games_that_do_not_change_each_other():
-    server = server_of("textarena")
+async def test_concurrent_games_do_not_change_each_other():
     games = [("Nim-v0", balances), ("TicTacToe-v0", occupies), ("FrozenLake-v0", walks)]
-    asked = [(game, policy, seed) for seed in range(4) for game, policy in games]
-    together = await asyncio.gather(
-        *(played("textarena", game, policy, server, seed=seed) for game, policy, seed in asked)
-    )
-    alone = [await played("textarena", game, policy, server, seed=seed) for game, policy, seed in asked]
-    await server.library.close()
+    asked = [(game, policy, seed) for seed in range(3) for game, policy in games]
+    async with playing("textarena") as server:
+        attempts = [played(server, game, policy, seed=seed) for game, policy, seed in asked]
+        together = await asyncio.gather(*attempts)
+        alone = [await played(server, game, policy, seed=seed) for game, policy, seed in asked]
     assert [each[1] for each in together] == [each[1] for each in alone]
     assert [each[0].reward for each in together] == [each[0].reward for each in alone]
-    assert len({each[1][0] for each, (game, _, _) in zip(alone, asked, strict=True) if game == "Nim-v0"}) > 1
+    assert len({"".join(seen) for _, seen in alone[::3]}) > 1
 
 
-@pytest.mark.parametrize(
-    "game",
-    ["KuhnPoker-v0", "ConnectFour-v0", "ThreePlayerTicTacToe-v0", "Othello-v0-tiny", "IteratedPrisonersDilemma-v0"],
-)
-async def test_other_players_find_legal_moves(game):
-    """The model answers what the game shows. The others never lose by an invalid move of theirs."""
-    server = server_of("textarena")
-    for seed in range(3):
-        graded, seen = await played("textarena", game, lambda seen: (re.findall(r"\[[^\[\]]+\]", seen[-1]) or ["[0]"])[0],
-                                    server, seed=seed)  # fmt: skip
-        assert graded.reward in (-1.0, 0.0, 1.0)
-        assert not re.search(r"Player [1-9] attempted an invalid move", "\n".join(seen))
-    await server.library.close()
+async def test_other_players_find_legal_moves():
+    """The model answers what the game shows first. The others never lose by an invalid move of theirs."""
+
+    def first_shown(seen):
+        return (re.findall(r"\[[^\[\]]+\]", seen[-1]) or ["[0]"])[0]
+
+    games = ["KuhnPoker-v0", "ConnectFour-v0", "ThreePlayerTicTacToe-v0", "Othello-v0-tiny", "PigDice-v0-short"]
+    async with playing("textarena") as server:
+        for game in games:
+            graded, seen = await played(server, game, first_shown, seed=2)
+            assert graded.reward in (-1.0, 0.0, 1.0), game
+            assert not re.search(r"Player [1-9] attempted an invalid move", "\n".join(seen)), game
 
 
-@pytest.mark.parametrize(
-    ("library", "game", "row", "kind", "problem"),
-    [
-        ("textarena", "NoGame-v0", {}, InvalidTask, "TextArena has no game 'NoGame-v0'"),
-        ("textarena", "Nim-v0", {"players": 3}, InvalidTask, "cannot be played by 3 players"),
-        ("textarena", "Nim-v0", {"env_kwargs": {"x": 1}}, InvalidTask, "cannot be created with"),
-        ("textarena", "Debate-v0", {}, EnvironmentFailed, "OpenRouter API key not found"),
-        ("gem", "game:Chess", {}, InvalidTask, "GEM has no environment"),
-        ("gem", "math:GSM8K", {}, EnvironmentFailed, "No module named 'datasets'"),
-        ("gem", "code:Taco8k", {}, InvalidTask, "outside a sandbox"),
-        ("skyrl_gym", "chess", {}, InvalidTask, "skyrl-gym has no environment 'chess'. It has: aime, gsm8k"),
-        ("skyrl_gym", "gsm8k", {}, InvalidTask, "reward_spec field is required"),
-        ("skyrl_gym", "lcb", {}, InvalidTask, "outside a sandbox"),
-    ],
-)
-async def test_game_that_cannot_be_played_fails_with_the_reason(library, game, row, kind, problem, monkeypatch):
+NOT_PLAYABLE = [
+    ("textarena", "NoGame-v0", {}, InvalidTask, "TextArena has no game 'NoGame-v0'"),
+    ("textarena", "Nim-v0", {"players": 3}, InvalidTask, "cannot be played by 3 players"),
+    ("textarena", "Nim-v0", {"env_kwargs": {"x": 1}}, InvalidTask, "cannot be created with"),
+    ("textarena", "Debate-v0", {}, EnvironmentFailed, "OpenRouter API key not found"),
+    ("gem", "game:Chess", {}, InvalidTask, "GEM has no environment"),
+    ("gem", "math:GSM8K", {}, EnvironmentFailed, "No module named 'datasets'"),
+    ("gem", "code:Taco8k", {}, InvalidTask, "outside a sandbox"),
+    ("skyrl_gym", "chess", {}, InvalidTask, "skyrl-gym has no environment 'chess'. It has: aime, gsm8k"),
+    ("skyrl_gym", "gsm8k", {}, InvalidTask, "reward_spec field is required"),
+    ("skyrl_gym", "lcb", {}, InvalidTask, "outside a sandbox"),
+]
+
+
+@pytest.mark.parametrize("library", ["textarena", "gem", "skyrl_gym"])
+async def test_game_that_cannot_be_played_fails_with_the_reason(library, monkeypatch):
     monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
-    with pytest.raises(kind, match=problem):
-        await played(library, game, [], **row)
+    async with playing(library) as server:
+        for game, row, kind, problem in (rest for name, *rest in NOT_PLAYABLE if name == library):
+            with pytest.raises(kind, match=problem):
+                await played(server, game, [], **row)
 
 
 @pytest.mark.parametrize("place", ["textarena:TicTacToe-v0", "gem:rg:chain_sum", "skyrl-gym:gsm8k:rows.jsonl"])

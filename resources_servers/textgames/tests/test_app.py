@@ -10,13 +10,12 @@ import pytest
 
 from nemo_gym import DataError, EnvironmentFailed, InvalidTask
 from nemo_gym.jsonl import dump_line, read_rows
-from nemo_gym.testing import FakeModel, make_server, reply, rollout, run, serving
+from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.textgames.app import TextGamesServer
 from resources_servers.textgames.games.included_game import secret_of
 from resources_servers.textgames.library import Library, opening_of
 from resources_servers.textgames.oracle import solve
 from resources_servers.textgames.prepare import prepare
-from responses_api_agents.gymnasium_agent.app import GymnasiumAgent
 
 EXAMPLES = list(read_rows(Path(__file__).parents[1] / "data" / "example.jsonl"))
 ROW = {"responses_create_params": {"input": []}}
@@ -110,14 +109,12 @@ async def has_ended(pid):
             await asyncio.sleep(0.02)
 
 
-async def test_oracle_wins_the_examples_in_the_agents_loop():
+async def test_oracle_wins_the_examples():
     server = make_server(TextGamesServer)
     for row in EXAMPLES:
-        place = {"type": "resources_servers", "name": server.config.name}
-        agent = make_server(GymnasiumAgent, model=FakeModel(solve(row)), servers=[server], resources_server=place)
-        graded = await run(agent, **row)
+        async with rollout(server, **row) as attempt:
+            graded = await attempt.verify(reply(*solve(row)))
         assert (graded.reward, graded.steps, graded.terminated) == (1.0, 1, True)
-    await server.library.close()
 
 
 async def test_reasoning_is_not_part_of_the_move():
