@@ -77,7 +77,12 @@ function WordsField() {
       onInput={(event) => setText(event.currentTarget.value)}
       onKeyDown={(event) => {
         if (event.key === "Enter") apply(text);
-        if (event.key === "Escape") event.currentTarget.blur();
+        if (event.key !== "Escape") return;
+        // The browser empties the field by itself, without an event, so that the filter would stay.
+        event.preventDefault();
+        setText("");
+        apply("");
+        event.currentTarget.blur();
       }}
     />
   );

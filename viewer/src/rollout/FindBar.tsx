@@ -29,7 +29,11 @@ export function FindBar({ root, shown, onToggle }: Props) {
   const find = useFind(root, words);
   const press = (event: KeyboardEvent): void => {
     if (event.key === "Enter") find.step(event.shiftKey ? -1 : 1);
-    else if (event.key === "Escape") (event.currentTarget as HTMLElement).blur();
+    if (event.key !== "Escape") return;
+    // The browser empties the field by itself, without an event, so that the marks would stay.
+    event.preventDefault();
+    setTyped("");
+    (event.currentTarget as HTMLElement).blur();
   };
   return (
     <div class="find">

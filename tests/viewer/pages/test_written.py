@@ -1,0 +1,62 @@
+"""Tests of pages about runs that a test writes itself, so that each has exactly what the test is about."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from tests.viewer.index_rows import planned, scored, write
+from tests.viewer.pages.table import count_of, counted
+from tests.viewer.small_run import write_record, write_run
+
+expect = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed").expect
+
+REPEATS = 80
+LONG_NAME = f"an_agent_with_a_{'very_' * 30}long_name"
+WIDTH_OF_PAGE = "document.documentElement.scrollWidth"
+
+
+@pytest.fixture(scope="module")
+def site(open_site, tmp_path_factory):
+    """A viewer of a small run, one whose agent has a long name, one of many repeats, and one that goes on."""
+    folder = tmp_path_factory.mktemp("written")
+    write_run(folder)
+    agent = {"type": "responses_api_agents", "name": LONG_NAME}
+    write(folder / "long.jsonl", *(scored(task) | {"agent_ref": agent} for task in (0, 1)))
+    write_record(folder / "long.jsonl", state="finished", command=["ng", "eval", *("--option=value" for _ in range(90))])
+    keys = [(task, repeat) for task in (0, 1) for repeat in range(REPEATS)]
+    write(folder / "many_materialized_inputs.jsonl", *(planned(*key) for key in keys))
+    write(folder / "many.jsonl", *(scored(*key) for key in keys))
+    going = write(folder / "going.jsonl", scored(0))
+    with going.open("ab") as file:
+        file.write(b'{"the line that is being written')
+    write_record(going)
+    return open_site(folder)
+
+
+def query_of(page):
+    return parse_qsl(urlsplit(page.url).fragment.partition("?")[2])
+
+
+def test_escape_empties_the_search_and_its_filter(site, page):
+    site.open(page, "small", "rollouts", "words=red dot")
+    expect(count_of(page)).to_have_text(counted(1))
+    field = page.get_by_role("searchbox", name="Words in the conversation")
+    field.press("Escape")
+    expect(field).to_have_value("")
+    expect(field).not_to_be_focused()
+    expect(count_of(page)).to_have_text(counted(4))
+    assert query_of(page) == []
+
+
+def test_escape_empties_the_search_in_a_rollout(site, page):
+    site.open(page, "small", "rollout/1/0")
+    field = page.get_by_role("searchbox", name="Find in this rollout")
+    field.fill("red")
+    found = page.locator(".find-search [role=status]")
+    expect(found).to_have_text("1 found")
+    field.press("Escape")
+    expect(field).to_have_value("")
+    expect(found).to_have_count(0)
+    expect(page.get_by_role("heading", name="Task 1 · repeat 0")).to_be_visible()
