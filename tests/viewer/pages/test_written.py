@@ -60,3 +60,17 @@ def test_escape_empties_the_search_in_a_rollout(site, page):
     expect(field).to_have_value("")
     expect(found).to_have_count(0)
     expect(page.get_by_role("heading", name="Task 1 · repeat 0")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_long_command_and_names_stay_within_the_window(site, open_page, width):
+    page = open_page(site, width=width)
+    page.goto(site.origin)
+    page.get_by_role("button", name="Settings of long").click()
+    expect(page.get_by_text("--option=value")).to_be_visible()
+    assert page.locator("table.runs").bounding_box()["width"] <= width
+    assert page.evaluate(WIDTH_OF_PAGE) <= width
+    for path, query in (("overview", ""), ("rollouts", f"agent={LONG_NAME}"), ("rollout/0/0", "")):
+        site.open(page, "long", path, query)
+        expect(page.get_by_text(LONG_NAME).first).to_be_attached()
+        assert page.evaluate(WIDTH_OF_PAGE) <= width, path
