@@ -193,6 +193,7 @@ class Heatmap:
         self._size = max(1, -(-tasks // MOST_ROWS))
         self._tasks: list[dict[str, int]] = []
         self._latest: int | None = None
+        self._repeats = 0
         # For each group and repeat, the sum and the number of rewards and the number of failures.
         self._cells: dict[tuple[int, int], list[float]] = {}
 
@@ -203,6 +204,7 @@ class Heatmap:
             if not self._tasks or self._tasks[-1]["count"] == self._size:
                 self._tasks.append({"first": task, "count": 0})
             self._tasks[-1]["count"] += 1
+        self._repeats = max(self._repeats, repeat + 1)
         if repeat < MOST_REPEATS:
             cell = self._cells.setdefault((len(self._tasks) - 1, repeat), [0.0, 0, 0])
             if reward is not None:
@@ -212,10 +214,10 @@ class Heatmap:
 
     def as_json(self) -> Mapping[str, object]:
         """Return the heat map as the JSON object that `viewer/src/api.ts` defines."""
-        repeats = max((repeat + 1 for _, repeat in self._cells), default=0)
+        repeats = min(self._repeats, MOST_REPEATS)
         places = [[(row, repeat) for repeat in range(repeats)] for row in range(len(self._tasks))]
         cells = [[_shown(*self._cells.get(place, (0.0, 0, 0))) for place in row] for row in places]
-        return {"tasks": self._tasks, "repeats": repeats, "cells": cells}
+        return {"tasks": self._tasks, "repeats": repeats, "of_repeats": self._repeats, "cells": cells}
 
 
 def _shown(total: float, rewards: float, failures: float) -> float | str | None:

@@ -72,6 +72,7 @@ def test_heat_map_has_all_tasks(library: Library) -> None:
     assert overview(library)["heatmap"] == {
         "tasks": [{"first": 0, "count": 1}, {"first": 1, "count": 1}, {"first": 2, "count": 1}],
         "repeats": 2,
+        "of_repeats": 2,
         "cells": [[1.0, 0.0], [0.5, "failed"], ["failed", None]],
     }
 
@@ -85,6 +86,14 @@ def test_many_tasks_are_grouped(tmp_path: Path) -> None:
     assert len(found["tasks"]) == len(found["cells"]) == 150
     assert found["tasks"][1] == {"first": 30, "count": 3}
     assert found["cells"][:2] == [[1 / 3, 1 / 3], [2 / 3, 2 / 3]]
+
+
+def test_heat_map_of_many_repeats_says_how_many_there_are(tmp_path: Path) -> None:
+    library = Library([write(tmp_path / "y.jsonl", *(scored(0, at) for at in range(80)))], tmp_path / "cache")
+    library.finish()
+    found = overview(library)["heatmap"]
+    library.close()
+    assert (found["repeats"], len(found["cells"][0]), found["of_repeats"]) == (64, 64, 80)
 
 
 def test_failures_are_grouped_by_cause(library: Library) -> None:

@@ -151,6 +151,8 @@ export interface Overview {
     repeats: number;
     /** Per task and repeat: the mean reward; null if unresolved; "failed". For groups, the mean over the tasks. */
     cells: (number | null | "failed")[][];
+    /** How many repeats there are: more than `repeats` if the map shows only the first ones. */
+    of_repeats: number;
   };
   failures: { cause: string; tier: string | null; server: string | null; count: number; example: { task: number; repeat: number; message: string } }[];
   /** The progress over time, at most 300 points; empty if no times are known. */

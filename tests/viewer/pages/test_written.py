@@ -74,3 +74,12 @@ def test_long_command_and_names_stay_within_the_window(site, open_page, width):
         site.open(page, "long", path, query)
         expect(page.get_by_text(LONG_NAME).first).to_be_attached()
         assert page.evaluate(WIDTH_OF_PAGE) <= width, path
+
+
+def test_heat_map_says_which_repeats_it_shows(site, page):
+    legend = page.locator(".heat-legend")
+    site.open(page, "many", "overview")
+    expect(legend).to_contain_text(f"the first 64 of {REPEATS} repeats")
+    site.open(page, "small", "overview")
+    expect(legend).to_contain_text("repeats down")
+    expect(legend).not_to_contain_text("the first")

@@ -90,6 +90,7 @@ function Legend({ heat, isTransposed }: { heat: Heat; isTransposed: boolean }) {
       <span>{number(low)}</span>
       <span class="heat-scale" aria-hidden="true" />
       <span>{number(high)} {heat.tasks.some((task) => task.count > 1) ? "mean reward" : "reward"}</span>
+      {heat.of_repeats > heat.repeats && <span>the first {count(heat.repeats)} of {count(heat.of_repeats)} repeats</span>}
       {cells.includes("failed") && <span><span class="heat-key is-failed" aria-hidden="true">×</span> failed</span>}
       {cells.includes(null) && <span><span class="heat-key" aria-hidden="true" /> unresolved or not selected</span>}
     </div>
@@ -113,7 +114,8 @@ function summary(heat: Heat): string {
   const cells = heat.cells.flat();
   const failed = cells.filter((cell) => cell === "failed").length;
   const missing = cells.filter((cell) => cell === null).length;
-  return `${count(heat.tasks.length)} tasks by ${count(heat.repeats)} repeats: ${count(cells.length - failed - missing)} scored, ${count(failed)} failed, ${count(missing)} unresolved or not selected.`;
+  const some = heat.of_repeats > heat.repeats ? `the first ${count(heat.repeats)} of ${count(heat.of_repeats)}` : count(heat.repeats);
+  return `${count(heat.tasks.length)} tasks by ${some} repeats: ${count(cells.length - failed - missing)} scored, ${count(failed)} failed, ${count(missing)} unresolved or not selected.`;
 }
 
 /** A group of tasks opens the table, sorted by task, about where the group begins. */
@@ -121,7 +123,7 @@ function addressOf(run: string, heat: Heat, filter: Filter, { task, repeat }: Pl
   const group = heat.tasks[task] ?? { first: 0, count: 1 };
   if (group.count > 1) {
     const before = heat.tasks.slice(0, task).reduce((sum, each) => sum + each.count, 0);
-    return hrefWithFilter({ page: "rollouts", run }, filter, { row: before * heat.repeats });
+    return hrefWithFilter({ page: "rollouts", run }, filter, { row: before * heat.of_repeats });
   }
   if (repeat === null) return href({ page: "task", run, task: group.first });
   return href({ page: "rollout", run, task: group.first, repeat });

@@ -51,7 +51,8 @@ function isScored(row: RolloutRow): row is Scored {
 function heatmapOf(rows: RolloutRow[]): Overview["heatmap"] {
   const tasks = [...new Set(rows.map((row) => row.task))].sort((a, b) => a - b);
   const perGroup = Math.max(1, Math.ceil(tasks.length / MOST_TASKS));
-  const repeats = Math.min(MOST_REPEATS, rows.reduce((most, row) => Math.max(most, row.repeat + 1), 0));
+  const ofRepeats = rows.reduce((most, row) => Math.max(most, row.repeat + 1), 0);
+  const repeats = Math.min(MOST_REPEATS, ofRepeats);
   const groupOf = new Map(tasks.map((task, at) => [task, Math.floor(at / perGroup)]));
   const groups = Array.from({ length: Math.ceil(tasks.length / perGroup) }, (_, at) => at);
   const found = groups.map(() => Array.from({ length: repeats }, (): RolloutRow[] => []));
@@ -62,6 +63,7 @@ function heatmapOf(rows: RolloutRow[]): Overview["heatmap"] {
       count: Math.min(perGroup, tasks.length - at * perGroup),
     })),
     repeats,
+    of_repeats: ofRepeats,
     cells: found.map((cells) => cells.map(cellOf)),
   };
 }
