@@ -32,6 +32,58 @@ const FLAGS = ["star", "commented"] as const;
 const OUTCOMES: readonly string[] = ["scored", "failed", "unresolved"] satisfies Outcome[];
 const FILTER_NAMES: readonly string[] = [...TEXTS, ...WHOLE_NUMBERS, ...LIMITS, ...FLAGS, "outcome", "words"];
 
+/** The parameters that only one of the pages with a filter has. */
+const OWN = { rollouts: ["row"], overview: ["by"], compare: ["run"] };
+
+/** A parameter of an address that filters nothing, and why. */
+export interface Mistake {
+  name: string;
+  value: string;
+  why: string;
+}
+
+/** What `filterOf` leaves out, and names that are no filter: a page that ignored them would show other rollouts. */
+export function mistakesIn(query: URLSearchParams, page: keyof typeof OWN): Mistake[] {
+  const known = [...FILTER_NAMES, "sort", "order", "column"];
+  return [...query].flatMap(([name, value]) => {
+    if (OWN[page].includes(name)) return [];
+    const why = known.includes(name) ? problemOf(name, value) : `“${name}” is not a filter.${suggestion(name, known)}`;
+    return why === null ? [] : [{ name, value, why }];
+  });
+}
+
+function problemOf(name: string, value: string): string | null {
+  const filter = filterOf(new URLSearchParams([[name, value]]));
+  if (value === "" || !FILTER_NAMES.includes(name) || name in filter) return null;
+  const wanted = (WHOLE_NUMBERS as readonly string[]).includes(name)
+    ? "a whole number"
+    : name === "outcome"
+      ? `one of ${OUTCOMES.join(", ")}`
+      : (FLAGS as readonly string[]).includes(name)
+        ? "true"
+        : "a number";
+  return `${name}=${value}: this must be ${wanted}.`;
+}
+
+function suggestion(name: string, known: string[]): string {
+  const [best] = known.map((each) => ({ each, off: distance(name, each) })).sort((a, b) => a.off - b.off);
+  return best && best.off <= Math.max(1, best.each.length / 3) ? ` Did you mean “${best.each}”?` : "";
+}
+
+/** How many letters to change, add or remove to make one word of another. */
+function distance(one: string, other: string): number {
+  let row = Array.from({ length: other.length + 1 }, (_, at) => at);
+  for (let i = 1; i <= one.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= other.length; j++) {
+      const same = (row[j - 1] ?? 0) + Number(one[i - 1] !== other[j - 1]);
+      next.push(Math.min(same, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row.at(-1) ?? 0;
+}
+
 /** The filter of an address. Values that are not valid are left out. */
 export function filterOf(query: URLSearchParams): Filter {
   const filter: Filter = {};

@@ -83,3 +83,23 @@ def test_heat_map_says_which_repeats_it_shows(site, page):
     site.open(page, "small", "overview")
     expect(legend).to_contain_text("repeats down")
     expect(legend).not_to_contain_text("the first")
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("outcom=failed", "“outcom” is not a filter. Did you mean “outcome”?"),
+        ("outcome=faild", "outcome=faild: this must be one of scored, failed, unresolved."),
+        ("task=first", "task=first: this must be a whole number."),
+        ("reward_min=high", "reward_min=high: this must be a number."),
+        ("star=yes", "star=yes: this must be true."),
+    ],
+)
+@pytest.mark.parametrize("path", ["rollouts", "overview"])
+def test_misspelled_filter_is_rejected(site, page, path, query, problem):
+    site.open(page, "small", path, f"{query}&repeat=1")
+    expect(page.get_by_role("alert")).to_contain_text(problem)
+    expect(page.get_by_text(counted(2))).to_have_count(0)
+    page.get_by_role("button", name="Leave it out").click()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    assert query_of(page) == [("repeat", "1")]

@@ -3,8 +3,8 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { RunContext, useRun } from "../data";
 import { FilterBar } from "../filterbar/FilterBar";
-import { useRoute } from "../state";
-import type { Page } from "../state";
+import { changeQuery, mistakesIn, useRoute } from "../state";
+import type { Mistake, Page } from "../state";
 import { ErrorNote, useShortcuts } from "../ui";
 import { toggleTheme } from "../ui/theme";
 import { useTitle } from "../ui/title";
@@ -27,6 +27,10 @@ export function Shell() {
     { keys: ["/"], label: "Search in the conversations", act: focusSearch },
   ]);
   const filtered = filteredRuns(route);
+  const mistakes =
+    route.page === "overview" || route.page === "rollouts" || route.page === "compare"
+      ? mistakesIn(route.query, route.page)
+      : [];
   return (
     <RunContext.Provider value={run}>
       <div class={route.page === "rollouts" ? "shell shell-fill" : "shell"}>
@@ -39,6 +43,10 @@ export function Shell() {
         <main id="main" tabIndex={-1} ref={main}>
           {runId !== null && run.error && !run.data ? (
             <ErrorNote message={run.error} onRetry={run.reload} />
+          ) : mistakes.length > 0 ? (
+            mistakes.map((each) => (
+              <ErrorNote message={each.why} onRetry={() => leaveOut(each)} label="Leave it out" />
+            ))
           ) : (
             <CurrentPage route={route} />
           )}
@@ -53,6 +61,10 @@ export function Shell() {
 function filteredRuns(route: Page): string[] {
   if (route.page === "overview" || route.page === "rollouts") return [route.run];
   return route.page === "compare" ? route.runs : [];
+}
+
+function leaveOut({ name, value }: Mistake): void {
+  changeQuery((query) => query.delete(name, value));
 }
 
 /** Screen readers and the keyboard start at the top of a new page. */

@@ -15,11 +15,18 @@ export function Empty({ title, children }: { title: string; children?: Component
   );
 }
 
-export function ErrorNote({ message, onRetry }: { message: string; onRetry?: () => void }) {
+interface ErrorNoteProps {
+  message: string;
+  onRetry?: () => void;
+  /** What the button does, if that is not to try again. */
+  label?: string;
+}
+
+export function ErrorNote({ message, onRetry, label = "Try again" }: ErrorNoteProps) {
   return (
     <div class="note note-error" role="alert">
       <span class="note-text">{message}</span>
-      {onRetry && <Button onClick={onRetry}>Try again</Button>}
+      {onRetry && <Button onClick={onRetry}>{label}</Button>}
     </div>
   );
 }
