@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import Literal, Self
+from typing import Literal, Self, cast
 
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
@@ -177,6 +177,13 @@ class RunRecord(Session):
     the original run."""
     earlier_sessions: list[Session] = Field(default_factory=list)
     """The earlier sessions of a resumed run, oldest first, without `run_id` and the other fields of the whole run."""
+
+    @property
+    def phase(self) -> str | None:
+        """`draining` or `paused`, if a user asked for that in the latest session and it was not refused."""
+        verbs = [each["verb"] for each in self.control or () if "error" not in cast("JsonObject", each["answer"])]
+        turned = [verb for verb in verbs if verb in ("pause", "resume")]
+        return "draining" if "drain" in verbs else "paused" if turned and turned[-1] == "pause" else None
 
     @classmethod
     def begin(

@@ -100,6 +100,7 @@ class RunView:
             "name": self.name,
             "path": str(self.files.results),
             "state": state,
+            "phase": record.phase if record and state == "running" else None,
             "reason": (record.reason or record.ended_by) if record else None,
             "started_at": record.started_at if record else None,
             "ended_at": record.ended_at if record else None,

@@ -163,16 +163,32 @@ def test_pass_at_k_covers_all_tasks(tmp_path: Path, opened: ExitStack) -> None:
     assert {k: round(value, 3) for k, value in found.items()} == {"1": 0.25, "2": 0.417, "3": 0.5}
 
 
-def test_torn_line_of_an_ended_run_is_indexed(tmp_path: Path, opened: ExitStack) -> None:
+def test_lines_that_come_and_a_torn_line_are_not_missing(tmp_path: Path, opened: ExitStack) -> None:
     results = write(tmp_path / "x.jsonl", scored(0))
     with results.open("ab") as file:
         file.write(b'{"response": {')
     write_record(results)
     (run,) = library_of(opened, tmp_path / "cache", results).runs()
     size = results.stat().st_size
-    assert run.as_json()["indexed"] == {"bytes": size - 14, "of": size}
-    write_record(results, state="interrupted")
     assert run.as_json()["indexed"] == {"bytes": size, "of": size}
+    append(results, {}, scored(1))
+    assert run.as_json()["indexed"] == {"bytes": results.stat().st_size, "of": results.stat().st_size}
+    write_record(results, state="interrupted")
+    assert run.as_json()["indexed"] == {"bytes": size - 14, "of": results.stat().st_size}
+
+
+def test_run_says_what_it_was_asked_for(tmp_path: Path, opened: ExitStack) -> None:
+    results = write(tmp_path / "x.jsonl", scored(0))
+    (run,) = library_of(opened, tmp_path / "cache", results).runs()
+    refused = {"verb": "resume", "answer": {"error": "not now"}}
+    asked = [{"verb": verb, "answer": {"changed": True}} for verb in ("pause", "concurrency", "resume", "drain")]
+    phases = []
+    for control in (None, asked[:1], [*asked[:2], refused], asked[:3], asked):
+        write_record(results, control=control)
+        phases.append(run.as_json()["phase"])
+    assert phases == [None, "paused", "paused", None, "draining"]
+    write_record(results, control=asked, state="finished")
+    assert run.as_json()["phase"] is None
 
 
 def test_releases_have_their_own_indexes(tmp_path: Path, opened: ExitStack, monkeypatch: Any) -> None:

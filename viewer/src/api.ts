@@ -23,6 +23,8 @@ export interface Run {
   name: string;
   path: string;
   state: RunState;
+  /** What a user asked a running collection for. */
+  phase: "paused" | "draining" | null;
   /** The error that stopped it, or the limit at which it ended. */
   reason: string | null;
   started_at: string | null;

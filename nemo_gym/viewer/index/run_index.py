@@ -122,6 +122,7 @@ class RunIndex:
         self.allows = allows
         self.fault: str | None = None
         """The reason why indexing failed. None if it works."""
+        self._has_caught_up = False
         self._files = files
         self._store = store.Store(files.results, folder)
         self._notes = notes
@@ -136,16 +137,18 @@ class RunIndex:
     def index_some(self, seconds: float) -> bool:
         """Index appended lines of the files for about `seconds` seconds. Return whether more lines are left."""
         with self._store.open() as db:
-            return builder.index_some(db, self._paths(), time.monotonic() + seconds)
+            is_left = builder.index_some(db, self._paths(), time.monotonic() + seconds)
+            self._has_caught_up = self._has_caught_up or not is_left
+            return is_left
 
     def summary(self, *, is_running: bool) -> Summary:
         """Return the facts about the run that the list of runs shows.
 
-        If the run has ended, an incomplete last line counts as indexed, because it will not be completed.
+        An incomplete last line counts as indexed, and so do new lines of a running run that was indexed to its end.
         """
         with self.reading() as db:
             progress = builder.progress_of(db, self._paths())
-            left_out = 0 if is_running else sum(progress.incomplete.values())
+            indexed = progress.bytes + sum(progress.incomplete.values())
             (planned,) = db.execute("SELECT COUNT(*) FROM planned").fetchone()
             has_components = db.execute("SELECT 1 FROM fields WHERE name GLOB ?", (f"{COMPONENTS}*",)).fetchone()
             model = store.fact(db, "model")
@@ -154,7 +157,7 @@ class RunIndex:
                 int(planned) if self._files.materialized.exists() else None,
                 self.kept(db, Selected(), "pass rates", lambda: pass_rates(db)),
                 str(model) if model else None,
-                {"bytes": progress.bytes + left_out, "of": progress.of},
+                {"bytes": progress.of if is_running and self._has_caught_up else indexed, "of": progress.of},
                 {
                     "tokens": bool(store.fact(db, "has_tokens")),
                     "timeline": bool(store.fact(db, "has_timeline")),

@@ -15,6 +15,7 @@ import pytest
 from nemo_gym import jsonl
 from nemo_gym.rollouts.control.registry import registered
 from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.run_record import read_record
 from tests.conftest import PATIENCE_S
 from tests.rollouts.control.conftest import NG
 
@@ -32,7 +33,9 @@ def test_background_collection_is_listed_steered_and_awaited(terminal, agent):
     terminal.until(lambda: terminal.status()["running"] == 8)
     assert "already" not in terminal.ctl(listed["run_id"][:8], "pause")
     assert "already paused" in terminal.ctl("pause")
+    assert read_record(terminal.folder / "x_run.json").phase == "paused"
     assert "resumed" in terminal.ctl("x.jsonl", "resume")
+    assert read_record(terminal.folder / "x_run.json").phase is None
     assert "cancelled; this interrupted 1 rollout of the task" in terminal.ctl("x.jsonl", "cancel", "7:0")
     assert terminal.run("wait", "x.jsonl", "--timeout-s", "1").returncode == 124
     agent.release()

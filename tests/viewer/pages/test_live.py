@@ -48,6 +48,12 @@ def set_concurrency(control, number):
     expect(control.get_by_role("status")).to_have_text(re.compile(f"At most {number} rollouts? run at once."))
 
 
+def seconds_of(chart):
+    """Return how many seconds ago the chart begins."""
+    ago = re.search(r"since (?:(\d+) min )?(\d+) s ago", chart.get_attribute("aria-label"))
+    return 60 * int(ago[1] or 0) + int(ago[2])
+
+
 def test_collection_is_steered_by_the_buttons(collection, site, page, shared_workplace):
     page.goto(site.origin)
     page.get_by_role("link", name="slow", exact=True).click()
@@ -58,6 +64,7 @@ def test_collection_is_steered_by_the_buttons(collection, site, page, shared_wor
     control.get_by_role("button", name="Pause").click()
     expect(answer).to_have_text("Paused. Running rollouts go on; no further one starts.")
     expect(now).to_contain_text("paused")
+    expect(page.get_by_role("navigation", name="Where you are")).to_contain_text("paused")
     expect(now).to_contain_text(re.compile(r"in flight\s*0|0\s*in flight"))
 
     set_concurrency(control, 3)
@@ -83,10 +90,15 @@ def test_collection_is_steered_by_the_buttons(collection, site, page, shared_wor
     control.get_by_role("button", name="Resume").click()
     expect(now).to_contain_text("to run again")
     expect(page.get_by_role("region", name="Running for longest", exact=True)).to_contain_text("task ")
-    # Other pages of the run also follow it.
+    # Other pages of the run also follow it, and the chart goes on when the reader comes back.
+    chart = page.get_by_role("img", name=re.compile("rollouts per second.*since"))
+    expect(chart).to_have_attribute("aria-label", re.compile(r"since \d+ s ago"))
+    samples = seconds_of(chart)
     page.get_by_role("navigation", name="Pages of the run").get_by_role("link", name="Rollouts").click()
     expect(count_of(page)).to_have_text(f"{PLANNED} rollouts")
     page.go_back()
+    expect(chart).to_be_visible()
+    assert seconds_of(chart) >= samples
     control.get_by_role("button", name="Drain").click()
     expect(answer).to_contain_text("No further rollout starts. The collection ends after")
     expect(page.get_by_role("heading", name=re.compile("The collection"))).to_be_visible()

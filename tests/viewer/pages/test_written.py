@@ -103,3 +103,14 @@ def test_misspelled_filter_is_rejected(site, page, path, query, problem):
     page.get_by_role("button", name="Leave it out").click()
     expect(page.get_by_role("alert")).to_have_count(0)
     assert query_of(page) == [("repeat", "1")]
+
+
+def test_line_that_is_being_written_is_no_reading(site, page):
+    # With an old record, the run would count as killed.
+    write_record(site.folder / "going.jsonl")
+    page.goto(site.origin)
+    row = page.get_by_role("row", name="going")
+    expect(row).to_contain_text("running")
+    # All that can be read is read, so that the row keeps its height.
+    expect(row).to_contain_text("1 of 4")
+    expect(row).not_to_contain_text("Reading")

@@ -137,7 +137,7 @@ function limitOf({ concurrency, is_adaptive }: LiveStatus): string {
 function Pace({ samples }: { samples: Sample[] }) {
   const { x, lines } = useMemo(() => paceOf(samples), [samples]);
   const latest = samples.at(-1)?.status;
-  const label = `${rate(latest?.rollouts_per_s ?? 0)} rollouts per second, ${count(latest?.running)} in flight.`;
+  const label = `${rate(latest?.rollouts_per_s ?? 0)} rollouts per second, ${count(latest?.running)} in flight, since ${ago(x[0] ?? 0)}.`;
   return <Plot label={label} x={x} lines={lines} formatX={ago} height={240} />;
 }
 

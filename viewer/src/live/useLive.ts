@@ -1,4 +1,4 @@
-/** The state of a running collection, with its history since the page was opened. */
+/** The state of a running collection, with its history since the reader first looked at it. */
 import { useEffect, useState } from "preact/hooks";
 import { useIsVisible } from "../data";
 import type { LiveStatus, Run } from "../api";
@@ -21,24 +21,26 @@ export interface Live {
 const MOST_SAMPLES = 900;
 const RETRY_MS = 5000;
 const NOTHING: Live = { samples: [], ended: null, isBroken: false };
+/** What was seen of each run, for the next visit of its page. */
+const seen = new Map<string, Live>();
 
 export function useLive(run: string): Live {
   const source = useSource();
-  const [live, setLive] = useState(NOTHING);
+  const [live, setLive] = useState(seen.get(run) ?? NOTHING);
   const [round, setRound] = useState(0);
   const isVisible = useIsVisible();
 
-  useEffect(() => setLive(NOTHING), [run]);
+  useEffect(() => setLive(seen.get(run) ?? NOTHING), [run]);
   // A hidden tab would keep one of the browser's six connections, and the server busy.
   useEffect(() => {
     if (!isVisible) return;
     return source.follow(run, {
-      onStatus: (status) =>
-        setLive((old) => ({
-          ended: null,
-          isBroken: false,
-          samples: [...old.samples.slice(1 - MOST_SAMPLES), { at: Date.now(), status }],
-        })),
+      onStatus: (status) => {
+        const before = seen.get(run)?.samples.slice(1 - MOST_SAMPLES) ?? [];
+        const now = { ...NOTHING, samples: [...before, { at: Date.now(), status }] };
+        seen.set(run, now);
+        setLive(now);
+      },
       onEnded: (ended) => setLive((old) => ({ ...old, ended, isBroken: false })),
       onBroken: (isBroken) => setLive((old) => (old.isBroken === isBroken ? old : { ...old, isBroken })),
     });

@@ -30,7 +30,7 @@ export function Summary({ run, selected }: Props) {
         />
       )}
       <Figures>
-        <Figure name="state" value={<StateChip state={run.state} />} note={run.reason ?? ""} />
+        <Figure name="state" value={<StateChip run={run} />} note={run.reason ?? ""} />
         {selected === null ? (
           <Figure name="mean reward" value={mean(run.mean_reward)} note={run.state === "running" ? "" : passOf(run)} />
         ) : (

@@ -52,7 +52,7 @@ function RunCrumbs({ route, run }: { route: RunPage; run: Run | null }) {
       >
         {(close) => <RunPicker route={route} onPick={close} />}
       </Menu>
-      {run && run.state !== "finished" && !("task" in route) && <StateChip state={run.state} title={run.reason ?? undefined} />}
+      {run && run.state !== "finished" && !("task" in route) && <StateChip run={run} />}
       {"task" in route && (
         <>
           <Separator />

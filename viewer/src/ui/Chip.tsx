@@ -1,7 +1,7 @@
 /** Small labels: filters, tags, outcomes, states. */
 
 import type { ComponentChildren } from "preact";
-import type { Outcome, RunState } from "../api";
+import type { Outcome, Run, RunState } from "../api";
 
 export type Tone = "neutral" | "accent" | "scored" | "failed" | "unresolved" | "running" | "warn";
 
@@ -63,11 +63,11 @@ const MEANINGS: Partial<Record<RunState, string>> = {
   unknown: "The file has no record of its run (_run.json) next to it.",
 };
 
-export function StateChip({ state, title }: { state: RunState; title?: string | undefined }) {
+export function StateChip({ run: { state, phase, reason } }: { run: Run }) {
   return (
-    <Chip tone={STATES[state]} title={title ?? MEANINGS[state]}>
-      {state === "running" && <span class="pulse" aria-hidden="true" />}
-      {state}
+    <Chip tone={phase ? "warn" : STATES[state]} title={reason ?? MEANINGS[state]}>
+      {state === "running" && !phase && <span class="pulse" aria-hidden="true" />}
+      {phase ?? state}
     </Chip>
   );
 }

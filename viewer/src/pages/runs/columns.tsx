@@ -79,7 +79,7 @@ function State({ run }: { run: Run }) {
   const { bytes: read, of } = run.indexed;
   return (
     <>
-      <StateChip state={run.state} title={run.reason ?? undefined} />
+      <StateChip run={run} />
       {read < of && (
         <div>
           <Progress value={read} of={of} label={`Reading ${percent(read / of)} of ${bytes(of)}`} />
