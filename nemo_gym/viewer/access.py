@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import ipaddress
 import secrets
 import socket
@@ -16,9 +18,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nemo_gym.config.hosts import is_any_address, is_loopback, name_in_host_header
 from nemo_gym.config.settings import http_url
 
+STYLE = (
+    "body{max-width:60ch;margin:15vh auto;padding:0 1rem;font:1rem/1.5 system-ui,sans-serif}"
+    "h1{font-size:1.25rem}code{font-family:ui-monospace,monospace;overflow-wrap:anywhere}"
+)
+"""The style of the pages that a browser without a session gets, which cannot load the style sheet of the others."""
+
+
+def hash_of(text: str) -> str:
+    """Return the hash by which a content security policy allows an inline script or style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
 CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    f"default-src 'none'; script-src 'self'; style-src 'self' {hash_of(STYLE)}; img-src 'self' data:; "
+    "media-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -134,7 +148,8 @@ def _to_first_page(request: Request) -> Response:
 def _page(title: str, body: str, head: str = "") -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
-        f"{head}<title>{title}</title></head><body>{body}</body></html>"
+        f'<meta name="viewport" content="width=device-width">{head}<title>{title}</title><style>{STYLE}</style></head>'
+        f"<body><h1>{title}</h1>{body}</body></html>"
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from urllib.parse import parse_qs
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, dump_json, write_chunks
 from nemo_gym.schemas.row import TaskKey
+from nemo_gym.viewer.access import hash_of
 from nemo_gym.viewer.app import PAGE, TOO_DEEP
 from nemo_gym.viewer.comparing import MOST_RUNS, compare_json
 from nemo_gym.viewer.library import Library
@@ -118,7 +118,7 @@ def _page_with(report: Mapping[str, object]) -> bytes:
     program, styles = _part_of_page("app.js"), _part_of_page("app.css")
     # Forbid all requests, so that a script that a model wrote cannot send data anywhere.
     policy = (
-        f"default-src 'none'; script-src {_hash_of(program)}; style-src {_hash_of(styles)}; img-src data:; "
+        f"default-src 'none'; script-src {hash_of(program)}; style-src {hash_of(styles)}; img-src data:; "
         "media-src data:; base-uri 'none'; form-action 'none'"
     )
     data = base64.b64encode(gzip.compress(dump_json(report), mtime=0)).decode()
@@ -137,7 +137,3 @@ def _part_of_page(name: str) -> str:
         raise DataError(
             f"{PAGE / name} is missing. In a checkout, build it with 'make viewer'. Otherwise, reinstall nemo_gym."
         ) from error
-
-
-def _hash_of(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -159,7 +159,7 @@ def test_every_response_has_the_security_headers(viewer):
     browser = viewer.connected()
     for reply in (browser.get("/"), browser.get("/api/runs"), browser.get("/api/none"), viewer.browser().get("/")):
         policy = reply.headers["content-security-policy"]
-        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self' 'sha256-")
         assert "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy
         assert reply.headers["x-content-type-options"] == "nosniff"

@@ -114,3 +114,14 @@ def test_line_that_is_being_written_is_no_reading(site, page):
     # All that can be read is read, so that the row keeps its height.
     expect(row).to_contain_text("1 of 4")
     expect(row).not_to_contain_text("Reading")
+
+
+def test_browser_without_session_gets_a_readable_page(site, browser):
+    context = browser.new_context(viewport={"width": 400, "height": 800})
+    page = context.new_page()
+    page.goto(site.origin)
+    sentence = page.get_by_text("This browser is not connected")
+    expect(sentence).to_be_visible()
+    assert "sans-serif" in sentence.evaluate("each => getComputedStyle(each).fontFamily")
+    assert page.evaluate(WIDTH_OF_PAGE) <= 400
+    context.close()
