@@ -84,11 +84,11 @@ def _show(view: RunView, settings: ShowSettings) -> int:
     except BrokenPipeError:
         # Stop without an error, because the reader of the pipe, such as `head`, has closed it.
         printing.discard_output()
-    total = counted(view.index.select(Filter(), limit=0).total, "rollout")
     if not places:
+        total = counted(view.index.select(Filter(), limit=0).total, "rollout")
         printing.note(f"{view.files.results}: none of its {total} matches the given options.")
-    elif next(scores, None) is not None:
-        shown = f"printed {len(places)} of {total}"
+    elif more := sum(1 for _ in scores):
+        shown = f"printed {len(places)} of {counted(len(places) + more, 'rollout')}"
         printing.note(f"{view.files.results}: {shown}. Choose others with {CHOICES}; --limit N prints more.")
     return 0
 

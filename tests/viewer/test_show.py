@@ -108,6 +108,13 @@ def test_first_rollouts_are_printed_with_a_hint(show, collected):
     assert finished.err.startswith(f"{collected}: printed 5 of 12 rollouts. Choose others with --task N, ")
 
 
+def test_hint_counts_the_rollouts_that_match(show):
+    for words in (["--failed"], ["--failed", "--where", "number == 1"], ["--best", "3"], ["--task", "1"]):
+        finished = show(*words, "--limit", "2")
+        assert len(keys(finished)) == 2
+        assert "printed 2 of 3 rollouts. Choose others" in finished.err, finished.err
+
+
 def test_rollout_is_printed_as_a_conversation(show, collected):
     finished = show("--task", "2", "--repeat", "1")
     assert finished.err == ""
