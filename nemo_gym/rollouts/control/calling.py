@@ -32,6 +32,8 @@ def find(name: str | None) -> Collection:
     """
     running = collections_here()
     found = [each for each in running if name is None or each.matches(name)]
+    # A name without a folder may be that of an output in another folder.
+    found = found or [each for each in running if name in (each.output.name, each.output.stem)]
     if len(found) == 1:
         return found[0]
     if not running:

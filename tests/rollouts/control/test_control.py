@@ -306,3 +306,5 @@ async def test_unknown_name_lists_the_running_ones(begin, make_task, agent):
     await live.collecting
     with pytest.raises(NotListening):
         ask(collection, "status")
+    # Their names suffice if no other collection has the same one.
+    assert find("out.jsonl") == find("out") == collection
