@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import logging
 import sys
@@ -21,6 +22,9 @@ JSON_WORDS = {"--json", "+json=true", "++json=true", "json=true"}
 VERBOSE_WORDS = {"-v", "--verbose"}
 HELP_WORDS = {"-h", "--help", "+h=true", "+help=true", "++h=true", "++help=true", "h=true", "help=true"}
 
+SIMILAR = str.maketrans("–—…×→✓✗·±≥≤“”’█▏▎▍▌▋▊▉", "--~x>+x-~><\"\"'########")
+"""ASCII characters of the same width for those that the tables and messages of the commands contain."""
+
 
 def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
     """Run the command that the script name or the first arguments select, and return the exit code."""
@@ -29,7 +33,8 @@ def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Replace characters that the terminal cannot encode, because an encoding error would end the run.
-            stream.reconfigure(errors="replace")
+            codecs.register_error("similar", _similar)
+            stream.reconfigure(errors="similar")
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(VisibleFormatter())
     raise_open_files_limit()
@@ -53,6 +58,13 @@ def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
             raise
         printing.note(f"Error: {error.filename}: {error.strerror}.")
         return 1
+
+
+def _similar(error: UnicodeError) -> tuple[str, int]:
+    """Replace what a terminal cannot encode, as an error handler for `codecs`."""
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end].translate(SIMILAR)
+    return "".join(each if each.isascii() else "?" for each in text), error.end
 
 
 def _run(name: str, words: list[str]) -> int:

@@ -331,7 +331,22 @@ def test_invalid_search_dir_is_reported(shared_workplace, words, given, problem)
 
 def test_unencodable_characters_are_replaced(shared_workplace):
     finished = shared_workplace.run("ng_validate", shared_workplace.environment(), PYTHONIOENCODING="ascii")
-    assert finished == (0, "? 1 server: plain\n", "")
+    assert finished == (0, "+ 1 server: plain\n", "")
+
+
+def test_table_in_a_terminal_without_unicode_is_ascii(shared_workplace):
+    lines = (
+        '{"_ng_task_index": %d, "_ng_rollout_index": 0, "agent_ref": {"name": "a"}, "reward": %d, "response": {}}\n'
+        % (task, task % 2)
+        for task in range(5)
+    )
+    shared_workplace.write("shards/x.jsonl", "".join(lines))
+    finished = shared_workplace.run(
+        "ng", "eval", "aggregate", "--input-glob", "shards/x.jsonl", "--output", "all.jsonl", PYTHONIOENCODING="ascii"
+    )
+    assert finished.code == 0, finished.err
+    assert "?" not in finished.out
+    assert "0-80.2%" in finished.out
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9", b"line\nbreak\ttab", b'"quo\\te\\"'])
