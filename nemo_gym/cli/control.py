@@ -20,6 +20,7 @@ from nemo_gym.rollouts.control.control import Refused
 from nemo_gym.rollouts.control.listening import VERBS
 from nemo_gym.rollouts.control.registry import Collection, collections_here
 from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.progress import clock
 from nemo_gym.rollouts.run_record import RunRecord, read_record
 from nemo_gym.text import counted, decimal, did_you_mean
 
@@ -200,7 +201,7 @@ def _outcome(verb: str, answer: JsonObject) -> str:
 
 
 def _status_lines(collection: Collection, status: JsonObject) -> list[str]:
-    mean = status["mean_reward"]
+    mean, left_s = status["mean_reward"], status["left_s"]
     failed = sum(status["failed"].values())
     causes = ", ".join(f"{count} {cause}" for cause, count in status["failed"].items())
     of_causes = f" ({causes})" if causes else ""
@@ -210,7 +211,7 @@ def _status_lines(collection: Collection, status: JsonObject) -> list[str]:
         f"{status['planned']} planned = {status['scored']} scored + {failed} failed{of_causes} + "
         f"{status['unresolved']} unresolved",
         f"{status['running']} running of at most {limit}, {status['rollouts_per_s']:g} per second, mean reward "
-        f"{'–' if mean is None else decimal(mean)}",
+        f"{'–' if mean is None else decimal(mean)}{'' if left_s is None else f', {clock(left_s)} left'}",
     ]
     if status["longest"]:
         shown = ", ".join(f"{each['task']}:{each['repeat']} ({each['seconds']:.0f} s)" for each in status["longest"])

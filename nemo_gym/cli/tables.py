@@ -17,6 +17,7 @@ from rich.text import Text
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics.intervals import CI_HIGH, CI_LOW
 from nemo_gym.metrics.pass_at_k import highest_k_metrics
+from nemo_gym.rollouts.progress import clock
 from nemo_gym.schemas.rollout import AgentMetrics, LedgerOutcomes
 from nemo_gym.text import decimal, visible
 
@@ -133,8 +134,8 @@ def kept_and_dropped(kept: int, dropped: Mapping[str, int]) -> Table:
 
 def collections(found: Sequence[JsonObject]) -> Table:
     """Return a table of running collections, with their state, progress and mean reward."""
-    names = ("run", "state", "ended", "running", "per second", "mean reward", "minutes", "process")
-    numbers = (Column(name, justify="right") for name in names[2:8])
+    names = ("run", "state", "ended", "running", "per second", "left", "mean reward", "minutes", "process")
+    numbers = (Column(name, justify="right") for name in names[2:])
     table = Table(*names[:2], *numbers, Column("output", overflow="fold"))
     for each in found:
         mean = each.get("mean_reward")
@@ -144,6 +145,7 @@ def collections(found: Sequence[JsonObject]) -> Table:
             f"{each['planned'] - each['unresolved']}/{each['planned']}" if "planned" in each else ABSENT,
             f"{each['running']}/{each['concurrency']}" if "running" in each else ABSENT,
             f"{each['rollouts_per_s']:g}" if "rollouts_per_s" in each else ABSENT,
+            ABSENT if each.get("left_s") is None else clock(each["left_s"]),
             ABSENT if mean is None else decimal(mean),
             f"{each['seconds'] / 60:.1f}",
             str(each["pid"]),

@@ -139,6 +139,17 @@ class Summary:
         return self.reward_sum / self.rewards if self.rewards else None
 
     @property
+    def rate(self) -> float:
+        """The number of rollouts that this run has ended per second."""
+        ended = 0 if self.began_at is None else self.finished - self.never_ended - self.finished_earlier
+        return ended / max(time.monotonic() - (self.began_at or 0), 1e-9)
+
+    @property
+    def left_s(self) -> float | None:
+        """The seconds until all rollouts have ended at this rate; None if none has ended yet."""
+        return (self.planned - self.finished) / self.rate if self.rate else None
+
+    @property
     def has_no_answers(self) -> bool:
         """Whether this run scored rollouts, and the verifier found no answer in any of them."""
         return 0 < self.unanswered == self.scored - self.kept

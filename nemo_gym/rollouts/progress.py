@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -54,19 +53,17 @@ class Progress:
         return {"completed": self._summary.finished - self._summary.never_ended, **self._words(self._summary)}
 
     def _words(self, summary: Summary) -> dict[str, str]:
-        ended = 0 if summary.began_at is None else summary.finished - summary.never_ended - summary.finished_earlier
-        rate = ended / max(time.monotonic() - (summary.began_at or 0), 1e-9)
-        left_s = (self._total - summary.finished) / rate if rate else 0.0
         mean = summary.mean_reward
         return {
-            "rate": f"{rate:,.1f}/s",
+            "rate": f"{summary.rate:,.1f}/s",
             "reward": "mean reward –" if mean is None else f"mean reward {decimal(mean)}",
             "failures": f"{summary.failed} failed",
-            "left": f"{_clock(left_s)} left",
+            "left": f"{clock(summary.left_s or 0.0)} left",
         }
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Return `0:05` or `1:23:45`."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

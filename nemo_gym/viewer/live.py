@@ -150,8 +150,9 @@ class _Files:
             # The record may be a few seconds older than the files. If the numbers of failures differ, show the number
             # from the files, without causes.
             failed = {"failed": run["failed"]} if run["failed"] else {}
+        rate = self._rate(run["scored"] + run["failed"])
         return {
-            "state": "collecting",
+            "state": run["phase"] or "collecting",
             "planned": run["planned"] or 0,
             "scored": run["scored"],
             "failed": failed,
@@ -161,7 +162,8 @@ class _Files:
             "requeued": 0,
             "concurrency": record.concurrency if record else None,
             "is_adaptive": bool(record and record.concurrency_steps),
-            "rollouts_per_s": self._rate(run["scored"] + run["failed"]),
+            "rollouts_per_s": rate,
+            "left_s": (run["unresolved"] or 0) / rate if rate and not run["phase"] else None,
             "longest": [],
             "servers": [],
         }

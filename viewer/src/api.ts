@@ -151,10 +151,10 @@ export interface Overview {
     /** The first task of each row and how many tasks it covers. */
     tasks: { first: number; count: number }[];
     repeats: number;
-    /** Per task and repeat: the mean reward; null if unresolved; "failed". For groups, the mean over the tasks. */
-    cells: (number | null | "failed")[][];
     /** How many repeats there are: more than `repeats` if the map shows only the first ones. */
     of_repeats: number;
+    /** Per task and repeat: the mean reward; null if unresolved; "failed". For groups, the mean over the tasks. */
+    cells: (number | null | "failed")[][];
   };
   failures: { cause: string; tier: string | null; server: string | null; count: number; example: { task: number; repeat: number; message: string } }[];
   /** The progress over time, at most 300 points; empty if no times are known. */
@@ -344,6 +344,8 @@ export interface LiveStatus {
   concurrency: number | null;
   is_adaptive: boolean;
   rollouts_per_s: number;
+  /** Null if unknown, as at the start and during a pause. */
+  left_s: number | null;
   /** The rollouts that have been running for longest. */
   longest: { task: number; repeat: number; attempt: number; seconds: number }[];
   servers: ServerLoad[];

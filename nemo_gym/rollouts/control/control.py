@@ -276,6 +276,7 @@ class Control:
             "concurrency": self.limit.limit,
             "is_adaptive": isinstance(self.limit, AdaptiveLimit),
             "rollouts_per_s": round((summary.finished - before) / max(now - began_at, 1e-9), 2),
+            "left_s": summary.left_s if self._state() == "collecting" else None,
             "longest": [
                 {**key._asdict(), "attempt": each.attempt, "seconds": round(now - each.began_at, 1)}
                 for key, each in oldest

@@ -37,6 +37,9 @@ def test_background_collection_is_listed_steered_and_awaited(terminal, agent):
     assert "resumed" in terminal.ctl("x.jsonl", "resume")
     assert read_record(terminal.folder / "x_run.json").phase is None
     assert "cancelled; this interrupted 1 rollout of the task" in terminal.ctl("x.jsonl", "cancel", "7:0")
+    terminal.until(lambda: terminal.status()["failed"])
+    assert re.search(r", mean reward –, \d+:\d\d left\n", terminal.ctl("status"))
+    assert re.search(r" left .*\n.* \d+:\d\d ", terminal.run("ps").stdout)
     assert terminal.run("wait", "x.jsonl", "--timeout-s", "1").returncode == 124
     agent.release()
     ended = terminal.run("wait", "x")

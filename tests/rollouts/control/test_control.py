@@ -167,6 +167,17 @@ async def test_drain_ends_a_paused_collection(begin, make_task, agent):
     assert (await live.collecting).summary.scored == 2
 
 
+async def test_status_says_how_long_the_rest_takes(begin, make_task, agent):
+    live = await begin([make_task(0), *(make_task(n, act="held") for n in (1, 2, 3))])
+    status = await live.until(lambda status: status["scored"] == 1)
+    assert status["left_s"] > 0
+    await live.ask("pause")
+    assert (await live.ask("status"))["left_s"] is None
+    await live.ask("resume")
+    agent.release()
+    await live.collecting
+
+
 async def test_every_verb_is_recorded(begin, make_task, agent):
     live = await begin([make_task(n, act="held") for n in range(3)])
     await live.ask("pause")
@@ -302,9 +313,9 @@ async def test_unknown_name_lists_the_running_ones(begin, make_task, agent):
     assert find(collection.run_id[:6]) == collection
     assert find(str(collection.output)) == collection
     assert find(str(collection.output.with_suffix(""))) == collection
+    # Their names suffice if no other collection has the same one.
+    assert find("out.jsonl") == find("out") == collection
     agent.release()
     await live.collecting
     with pytest.raises(NotListening):
         ask(collection, "status")
-    # Their names suffice if no other collection has the same one.
-    assert find("out.jsonl") == find("out") == collection

@@ -101,7 +101,6 @@ function Now({ status }: { status: LiveStatus }) {
   const failed = Object.values(status.failed).reduce((sum, each) => sum + each, 0);
   const running = status.running ?? 0;
   const waiting = Math.max(0, status.unresolved - running);
-  const left = status.state === "collecting" && status.rollouts_per_s > 0 ? status.unresolved / status.rollouts_per_s : null;
   return (
     <div class="now">
       <Bar
@@ -118,7 +117,7 @@ function Now({ status }: { status: LiveStatus }) {
         <Figure name="failed" value={count(failed)} note={causesOf(status.failed)} />
         <Figure name="unresolved" value={count(status.unresolved)} note={status.requeued > 0 ? `${count(status.requeued)} to run again` : ""} />
         <Figure name="in flight" value={count(status.running)} note={limitOf(status)} />
-        <Figure name="rollouts/s" value={rate(status.rollouts_per_s)} note={left === null ? "" : `about ${seconds(Math.ceil(left))} left`} />
+        <Figure name="rollouts/s" value={rate(status.rollouts_per_s)} note={status.left_s === null ? "" : `about ${seconds(Math.ceil(status.left_s))} left`} />
         <Figure name="mean reward" value={mean(status.mean_reward)} />
       </Figures>
     </div>
