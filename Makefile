@@ -26,7 +26,6 @@ endif
 
 demo: $(VENV)/.installed
 	$(BIN)/ng eval run --config $(DEMO_CONFIG) --split example --num-repeats 4 --output results/demo.jsonl --overwrite
-	@echo 'next, look at the conversations in a browser: $(BIN)/ng view results/demo.jsonl'
 
 # Train a table of logits in three environments, and draw its learning curve.
 train-demo: $(VENV)/.installed

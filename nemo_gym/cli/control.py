@@ -85,11 +85,9 @@ def ps(words: list[str]) -> int:
 
 def _described(collection: Collection) -> JsonObject:
     known = {
-        "run_id": collection.run_id,
-        "output": str(collection.output),
-        "pid": collection.pid,
+        "run_id": collection.run_id, "output": str(collection.output), "pid": collection.pid,
         "seconds": round(time.time() - collection.started_at, 1),
-    }
+    }  # fmt: skip
     try:
         return known | ask(collection, "status", timeout_s=STATUS_S)
     except (NotListening, Refused):
@@ -255,17 +253,12 @@ def _record_of(path: Path) -> RunRecord | None:
 
 def waiting_for(collection: Collection) -> str:
     """Return a line that says what a command waits for."""
-    return f"waiting for {collection.output} (process {collection.pid}): {_progress(collection)}"
-
-
-def _progress(collection: Collection) -> str:
     status = _described(collection)
-    if "planned" not in status:
-        return str(status["state"])
-    return (
-        f"{status['planned'] - status['unresolved']} of {status['planned']} rollouts have ended "
-        f"(state: {status['state']})"
-    )
+    done = str(status["state"])
+    if "planned" in status:
+        ended = status["planned"] - status["unresolved"]
+        done = f"{ended} of {status['planned']} rollouts have ended (state: {done})"
+    return f"waiting for {collection.output} (process {collection.pid}): {done}"
 
 
 def _exit_code(output: Path, record: RunRecord) -> int:

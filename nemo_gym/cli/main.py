@@ -22,7 +22,7 @@ JSON_WORDS = {"--json", "+json=true", "++json=true", "json=true"}
 VERBOSE_WORDS = {"-v", "--verbose"}
 HELP_WORDS = {"-h", "--help", "+h=true", "+help=true", "++h=true", "++help=true", "h=true", "help=true"}
 
-SIMILAR = str.maketrans("–—…×→✓✗·±≥≤“”’█▏▎▍▌▋▊▉", "--~x>+x-~><\"\"'########")
+SIMILAR = str.maketrans("–—…×→✓✗·±≥≤“”’█▏▎▍▌▋▊▉", '--~x>+x-~><""\'########')
 """ASCII characters of the same width for those that the tables and messages of the commands contain."""
 
 

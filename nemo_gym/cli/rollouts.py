@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
+import shutil
 import signal
 import sys
 import time
@@ -213,7 +215,8 @@ def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServ
         printing.note(f"stopped: {summary_line(run.summary)}. {advice}")
         raise
     are_benchmarks = isinstance(run.settings, EndToEndJob) and run.settings.split == "benchmark"
-    report(run.files, run.summary, metrics, reporter, run.prices, are_benchmarks=are_benchmarks)
+    shows_all = run.settings.metrics == "all" or len(metrics or ()) == 1
+    report(run.files, run.summary, metrics, reporter, run.prices, are_benchmarks=are_benchmarks, shows_all=shows_all)
     for warning in run.warnings:
         printing.note(f"warning: {warning}")
     if run.summary.ended_by:
@@ -312,13 +315,16 @@ def report(
     prices: PriceFile | None = None,
     *,
     are_benchmarks: bool = False,
+    shows_all: bool = False,
     shows_usage: bool = True,
 ) -> None:
     """Print a run's key metrics, its summary and the paths of its files."""
     from nemo_gym.cli import tables
 
     if metrics:
-        tables.show(tables.key_metrics(metrics, are_benchmarks=are_benchmarks))
+        tables.show(
+            tables.key_metrics(metrics) if shows_all else tables.agents(metrics, are_benchmarks=are_benchmarks)
+        )
         printing.say("")
     printing.say(summary_line(summary))
     if shows_usage and (usage := summary.usage.described(prices)):
@@ -333,7 +339,10 @@ def report(
         printing.say(f"failures: {files.failures}{again}")
     if metrics:
         printing.say(f"metrics:  {files.metrics}")
-    printing.say(f"failed: {_failed_of(summary)} ({_percent(summary.failed_share)})")
+    if summary.failed:
+        printing.say(f"failed: {_failed_of(summary)} ({_percent(summary.failed_share)})")
+    program = "ng" if shutil.which("ng") else str(Path(sys.argv[0]).with_name("ng"))
+    printing.say(f"look:     {program} view {shlex.quote(str(files.results))}")
     if summary.has_no_answers:
         printing.note(
             f"warning: no answer was recognised in {summary.unanswered:,} of {summary.unanswered:,} rollouts, so "

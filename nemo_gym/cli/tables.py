@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.table import Column
 from rich.table import Table as RichTable
@@ -18,7 +19,7 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics.intervals import CI_HIGH, CI_LOW
 from nemo_gym.metrics.pass_at_k import highest_k_metrics
 from nemo_gym.rollouts.progress import clock
-from nemo_gym.schemas.rollout import AgentMetrics, LedgerOutcomes
+from nemo_gym.schemas.rollout import AgentMetrics
 from nemo_gym.text import decimal, visible
 
 if TYPE_CHECKING:
@@ -32,17 +33,17 @@ if TYPE_CHECKING:
 PIPED_WIDTH = 200
 NARROW = 100
 """The width below which a table of benchmarks has only its short columns."""
-ENOUGH_FOR_OTHERS = 140
-"""The width in which a table with one row per agent is readable, because its column of other metrics can be folded."""
 REWARD = "mean/reward"
 PESSIMISTIC = "pessimistic/"
 PESSIMISTIC_REWARD = PESSIMISTIC + REWARD
 INTERVAL = "95% interval"
+TOKENS_OUT = "tokens out"
 OVER = "scored of planned"
 AVERAGED = "pass@1[avg-of-"
 """The prefix of the names of a benchmark's main metrics."""
 MOST_COLUMNS = 4
-SHOWN_IN_ROW = 3
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+REWARD_BAR_WIDTH = 8
 ABSENT = "–"
 BINS = 10
 BAR_WIDTH = 40
@@ -89,26 +90,26 @@ def console() -> Console:
 
 def findings(found: Iterable[Finding]) -> Table:
     """Return a table of the results of `ng env check`, one row per check."""
-    table = Table("", "promise", Column("found", overflow="fold"))
-    for finding in found:
-        table.add_row("✓" if finding.is_kept else "✗", finding.promise, finding.detail)
-    return table
+    return _marked("promise", rows=((each.is_kept, each.promise, each.detail) for each in found))
 
 
 def fits(found: Iterable[Fit]) -> Table:
     """Return a table of which agents fit an environment, and why the others do not."""
-    table = Table("", "agent", Column("found", overflow="fold"))
-    for each in found:
-        fitting = "it fits; the environment's own" if each.is_own else "it fits"
-        table.add_row("✗" if each.problems else "✓", each.agent, "\n".join(each.problems) or fitting)
-    return table
+    own = {True: "it fits; the environment's own", False: "it fits"}
+    rows = ((not each.problems, each.agent, "\n".join(each.problems) or own[each.is_own]) for each in found)
+    return _marked("agent", rows=rows)
 
 
 def health(found: Iterable[Checked]) -> Table:
     """Return a table of checked servers, one row per check."""
-    table = Table("", "server", "check", Column("found", overflow="fold"))
-    for each in found:
-        table.add_row("✓" if each.is_good else "✗", each.server, each.check, each.detail)
+    return _marked("server", "check", rows=((each.is_good, each.server, each.check, each.detail) for each in found))
+
+
+def _marked(*headings: str, rows: Iterable[tuple[bool, *tuple[str, ...]]]) -> Table:
+    """Return a table with one row per check: a mark, and the details."""
+    table = Table("", *headings, Column("found", overflow="fold"))
+    for is_good, *cells in rows:
+        table.add_row("✓" if is_good else "✗", *cells)
     return table
 
 
@@ -118,8 +119,7 @@ def tested(folders: Iterable[Tested]) -> Table:
     table = Table("", Column("folder", overflow="fold"), *counted)
     for each in folders:
         mark = "✗" if not each.is_good else "✓" if each.has_tests else "–"
-        counts = (each.passed, each.failed, each.skipped)
-        table.add_row(mark, each.name, *map(str, counts), f"{each.took_s:.1f}")
+        table.add_row(mark, each.name, *map(str, (each.passed, each.failed, each.skipped)), f"{each.took_s:.1f}")
     return table
 
 
@@ -138,19 +138,15 @@ def collections(found: Sequence[JsonObject]) -> Table:
     numbers = (Column(name, justify="right") for name in names[2:])
     table = Table(*names[:2], *numbers, Column("output", overflow="fold"))
     for each in found:
-        mean = each.get("mean_reward")
+        left_s, mean = each.get("left_s"), each.get("mean_reward")
         table.add_row(
-            each["run_id"][:8],
-            each["state"],
+            each["run_id"][:8], each["state"],
             f"{each['planned'] - each['unresolved']}/{each['planned']}" if "planned" in each else ABSENT,
             f"{each['running']}/{each['concurrency']}" if "running" in each else ABSENT,
             f"{each['rollouts_per_s']:g}" if "rollouts_per_s" in each else ABSENT,
-            ABSENT if each.get("left_s") is None else clock(each["left_s"]),
-            ABSENT if mean is None else decimal(mean),
-            f"{each['seconds'] / 60:.1f}",
-            str(each["pid"]),
-            each["output"],
-        )
+            ABSENT if left_s is None else clock(left_s), ABSENT if mean is None else decimal(mean),
+            f"{each['seconds'] / 60:.1f}", str(each["pid"]), each["output"],
+        )  # fmt: skip
     return table
 
 
@@ -166,11 +162,7 @@ def components(found: Sequence[Component]) -> Table:
         "repeats": [str(each.num_repeats or "") for each in found],
         "description": [each.description or "" for each in found],
     }
-    shown = {heading: texts for heading, texts in columns.items() if any(texts)}
-    table = Table(*(Column(heading, overflow="fold") for heading in shown))
-    for row in zip(*shown.values(), strict=True):
-        table.add_row(*row)
-    return table
+    return fitting([(Column(name, overflow="fold"), texts) for name, texts in columns.items() if any(texts)], ())
 
 
 def benchmarks(found: Sequence[Component]) -> Table:
@@ -180,8 +172,9 @@ def benchmarks(found: Sequence[Component]) -> Table:
     """
     is_narrow = console().width < NARROW
     numbers = (Column(heading, justify="right") for heading in ("rows", "repeats"))
-    headings = ("data",) if is_narrow else ("licence", "data", "description")
-    texts = (Column(heading, overflow="fold") for heading in headings)
+    texts = (
+        Column(name, overflow="fold") for name in (("data",) if is_narrow else ("licence", "data", "description"))
+    )
     table = Table(Column("name", overflow="fold"), "domain", *numbers, *texts)
     for each in found:
         counts = (f"{each.rows:,}" if each.rows else ABSENT, str(each.num_repeats or ABSENT))
@@ -209,19 +202,79 @@ def component(one: Component) -> Table:
     return table
 
 
-def key_metrics(metrics: Sequence[AgentMetrics], *, are_benchmarks: bool = False) -> Table | Group:
-    """Return a table of rewards and key metrics: one column per agent if they fit, else one row per agent.
+def fitting(columns: Sequence[tuple[Column, Sequence[object]]], dispensable: Sequence[str]) -> Table:
+    """Return a table of these columns. Leave out dispensable ones, by heading and in this order, until it fits."""
+    terminal, left_out = console(), set[object]()
+    for heading in (None, *dispensable):
+        left_out.add(heading)
+        kept = [(column.copy(), cells) for column, cells in columns if column.header not in left_out]
+        table = Table(*(column for column, _ in kept))
+        for row in zip(*(cells for _, cells in kept), strict=True):
+            table.add_row(*row)
+        if (excess := table.width_in(terminal) - terminal.width) <= 0:
+            return table
+    # Otherwise, every column would lose letters.
+    table.columns[0].max_width = max(1, max(cell_len(str(cell)) for cell in table.columns[0].cells) - excess)
+    return table
 
-    Several benchmarks always have one row each, because their metrics differ. If the terminal is too narrow for the
-    table, the agents are below each other.
+
+def agents(metrics: Sequence[AgentMetrics], *, are_benchmarks: bool = False) -> Table:
+    """Return a table with one line per agent, and indented lines for the parts of its reward.
+
+    The parts of a benchmark are its main metrics, and those of other agents the means that the environment shows.
     """
-    are_few = len(metrics) == 1 if are_benchmarks else len(metrics) <= MOST_COLUMNS
-    table = _agents_in_columns(metrics) if are_few else _agents_in_rows(metrics)
-    terminal = console()
-    needed = table.width_in(terminal) if are_few else min(table.width_in(terminal), ENOUGH_FOR_OTHERS)
-    if not terminal.is_terminal or needed <= terminal.width:
+    rates = [highest_k_metrics(agent["agent_metrics"], "pass@{k}", ["accuracy"]) for agent in metrics]
+    names = {name.partition("/")[0] for rate in rates for name in rate}
+    pass_at_k = names.pop() if len(names) == 1 else "pass@k"
+    headings = ("reward", INTERVAL, "", "scored", pass_at_k, TOKENS_OUT)
+    lines: list[list[str]] = []
+    for agent, rate in zip(metrics, rates, strict=True):
+        found, ledger = agent["agent_metrics"], agent.get("ledger")
+        low, high = (found.get(f"{bound}reward") for bound in (CI_LOW, CI_HIGH))
+        lines.append([
+            str(agent["agent_ref"]["name"]),
+            _digits(_value(agent, REWARD)),
+            "" if low is None or high is None else f"{_digits(low)}…{_digits(high)}",
+            _bar(agent),
+            f"{ledger['scored']}/{ledger['planned']}" if ledger else "",
+            ", ".join(f"{_digits(value / 100)}{_fewer_tasks(agent, name)}" for name, value in rate.items()),
+            _digits(found.get("mean/output_tokens", "")),
+        ])  # fmt: skip
+        for name in _chosen(agent) if are_benchmarks or len(metrics) <= MOST_COLUMNS else ():
+            if are_benchmarks and name.startswith(AVERAGED):
+                lines.append([f"  {name}", _shown(agent, name), *[""] * len(headings[1:])])
+            elif not are_benchmarks and name.startswith("mean/") and not name.endswith(TOKENS_SUFFIX):
+                lines.append(
+                    [f"  {name.removeprefix('mean/')}", _digits(_value(agent, name)), *[""] * len(headings[1:])]
+                )
+    columns = [(Column("agent", overflow="ellipsis", no_wrap=True), [line[0] for line in lines])]
+    for at, heading in enumerate(headings, start=1):
+        if any(cells := [line[at] for line in lines]):
+            columns.append((Column(heading, justify="right" if heading else "left", no_wrap=True), cells))
+    return fitting(columns, (TOKENS_OUT, "", pass_at_k, INTERVAL))
+
+
+def _bar(agent: AgentMetrics) -> str:
+    """Return a bar for a mean reward if all rewards of the agent are between 0 and 1, else an empty string."""
+    mean, low, high = (_value(agent, f"{kind}/reward") for kind in ("mean", "min", "max"))
+    if None in (mean, low, high) or low < 0 or high > 1:
+        return ""
+    full, rest = divmod(round(mean * REWARD_BAR_WIDTH * 8), 8)
+    return f"{EIGHTHS[8] * full}{EIGHTHS[rest]}".strip()
+
+
+def key_metrics(metrics: Sequence[AgentMetrics]) -> Table | Group:
+    """Return a table of rewards and all key metrics, with one column per agent.
+
+    If there are too many agents, or if the terminal is too narrow, the agents are below each other.
+    """
+    terminal, table = console(), _agents_in_columns(metrics)
+    if len(metrics) <= MOST_COLUMNS and (not terminal.is_terminal or table.width_in(terminal) <= terminal.width):
         return table
-    return _agents_below_each_other(metrics, shown=None if are_few else SHOWN_IN_ROW)
+    parts: list[RenderableType] = [Text("Key metrics", style="italic")]
+    for agent in metrics:
+        parts += [safe(agent["agent_ref"]["name"], "bold"), _agents_in_columns([agent], named=False)]
+    return Group(*parts)
 
 
 def histogram(rewards: Sequence[float], *, title: str) -> Table:
@@ -241,91 +294,24 @@ def histogram(rewards: Sequence[float], *, title: str) -> Table:
     return table
 
 
-def _agents_in_rows(metrics: Sequence[AgentMetrics]) -> Table:
-    columns = [
-        (Column("agent", overflow="fold"), [safe(str(agent["agent_ref"]["name"])) for agent in metrics]),
-        (Column(REWARD, justify="right", style="bold"), [safe(_shown(agent, REWARD)) for agent in metrics]),
-    ]
-    intervals = [_interval(agent, REWARD) for agent in metrics]
-    if any(each.plain != ABSENT for each in intervals):
-        columns.append((Column(INTERVAL, justify="right"), intervals))
-    columns.append((Column("others", overflow="fold"), [_others(agent) for agent in metrics]))
-    if any("ledger" in agent for agent in metrics):
-        pessimistic = [safe(_shown(agent, PESSIMISTIC_REWARD)) for agent in metrics]
-        columns.append((Column(OVER, justify="right", overflow="fold"), [_over(agent) for agent in metrics]))
-        columns.append((Column(PESSIMISTIC_REWARD, justify="right"), pessimistic))
-    table = Table(*(column for column, _ in columns), title="Key metrics")
-    for row in zip(*(texts for _, texts in columns), strict=True):
-        table.add_row(*row)
-    return table
-
-
-def _agents_below_each_other(metrics: Sequence[AgentMetrics], *, shown: int | None) -> Group:
-    """Return a list of metrics for each agent, with the first `shown` key metrics. `None` shows all of them."""
-    return Group(
-        Text("Key metrics", style="italic"),
-        *(part for agent in metrics for part in (safe(agent["agent_ref"]["name"], "bold"), _list_of(agent, shown))),
-    )
-
-
-def _list_of(agent: AgentMetrics, shown: int | None) -> Table:
-    table = Table(Column(overflow="fold"), Column(justify="right", overflow="fold"), show_header=False)
-
-    def add(name: str, style: str = "") -> None:
-        if (value := _shown(agent, name)) != ABSENT:
-            table.add_row(f"  {name}", value, style=style)
-        if (interval := _interval(agent, name)).plain != ABSENT:
-            table.add_row(f"  {INTERVAL}", interval, style="dim")
-
-    add(REWARD, "bold")
-    if ledger := agent.get("ledger"):
-        table.add_row(f"  {OVER}", f"{ledger['scored']} of {ledger['planned']}")
-        for cause, count in _not_scored(ledger).items():
-            table.add_row(f"    {cause}", str(count))
-        if ledger["failed"]:
-            add(PESSIMISTIC_REWARD)
-    chosen = _chosen_for_row(agent) if shown else _chosen(agent)
-    for name in chosen[:shown]:
-        add(name)
-    if more := len(chosen[shown:]) if shown else 0:
-        table.add_row(f"  … {more} more", "")
-    return table
-
-
-def _chosen_for_row(agent: AgentMetrics) -> list[str]:
-    """Return the names of the metrics to show, with a benchmark's main metrics first."""
-    return sorted(_chosen(agent), key=lambda name: not name.startswith(AVERAGED))
-
-
-def _others(agent: AgentMetrics) -> Text:
-    chosen = _chosen_for_row(agent)
-    more = len(chosen) - SHOWN_IN_ROW
-    named = ", ".join(f"{name} {_shown(agent, name)}" for name in chosen[:SHOWN_IN_ROW])
-    return safe(named + (f", … {more} more" if more > 0 else ""))
-
-
-def _agents_in_columns(metrics: Sequence[AgentMetrics]) -> Table:
-    table = Table(Column("metric", overflow="fold"), title="Key metrics")
+def _agents_in_columns(metrics: Sequence[AgentMetrics], *, named: bool = True) -> Table:
+    table = Table(Column("metric", overflow="fold"), title="Key metrics" if named else None, show_header=named)
     for agent in metrics:
-        table.add_column(safe(agent["agent_ref"]["name"]), justify="right", overflow="fold")
+        table.add_column(safe(agent["agent_ref"]["name"] if named else ""), justify="right", overflow="fold")
 
     def add(name: str, style: str | None = None) -> None:
         table.add_row(name, *(_shown(agent, name) for agent in metrics), style=style)
-
-    def add_interval(name: str) -> None:
         intervals = [_interval(agent, name) for agent in metrics]
         if any(each.plain != ABSENT for each in intervals):
             table.add_row(INTERVAL, *intervals, style="dim")
 
     add(REWARD, "bold")
-    add_interval(REWARD)
     if any("ledger" in agent for agent in metrics):
         table.add_row(OVER, *map(_over, metrics))
     if any("ledger" in agent and agent["ledger"]["failed"] for agent in metrics):
         add(PESSIMISTIC_REWARD)
     for name in sorted({name for agent in metrics for name in _chosen(agent)}):
         add(name)
-        add_interval(name)
     return table
 
 
@@ -345,11 +331,15 @@ def _chosen(agent: AgentMetrics) -> list[str]:
 
 def _shown(agent: AgentMetrics, name: str) -> str:
     """Return a metric's value, in percent if it is a share."""
-    value = agent["key_metrics"].get(name, agent["agent_metrics"].get(name))
+    value = _value(agent, name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return _digits(value)
     factor = _percent_factor(agent, name)
     return (_percent(factor * value) if factor else _digits(value)) + _fewer_tasks(agent, name)
+
+
+def _value(agent: AgentMetrics, name: str) -> Any:
+    return agent["key_metrics"].get(name, agent["agent_metrics"].get(name))
 
 
 def _fewer_tasks(agent: AgentMetrics, name: str) -> str:
@@ -380,8 +370,7 @@ def _percent_factor(agent: AgentMetrics, name: str) -> int:
 
 
 def _interval(agent: AgentMetrics, name: str) -> Text:
-    field = name.removeprefix("mean/")
-    low, high = (agent["agent_metrics"].get(f"{bound}{field}") for bound in (CI_LOW, CI_HIGH))
+    low, high = (agent["agent_metrics"].get(f"{bound}{name.removeprefix('mean/')}") for bound in (CI_LOW, CI_HIGH))
     if low is None or high is None:
         return safe(ABSENT)
     if factor := _percent_factor(agent, name):
@@ -391,17 +380,11 @@ def _interval(agent: AgentMetrics, name: str) -> Text:
 
 def _over(agent: AgentMetrics) -> Text:
     """Return how many rollouts an agent's means cover, and the outcomes of the other rollouts."""
-    ledger = agent.get("ledger")
-    if ledger is None:
+    if (ledger := agent.get("ledger")) is None:
         return safe(ABSENT)
-    rest = [f"{count} {cause}" for cause, count in _not_scored(ledger).items()]
-    return safe(f"{ledger['scored']} of {ledger['planned']}" + (f" ({', '.join(rest)})" if rest else ""))
-
-
-def _not_scored(ledger: LedgerOutcomes) -> dict[str, int]:
-    """Return the number of rollouts without a reward, by cause."""
-    unresolved = {"unresolved": ledger["unresolved"]} if ledger["unresolved"] else {}
-    return {**ledger["failed"], **unresolved}
+    causes = {**ledger["failed"], "unresolved": ledger["unresolved"]}
+    rest = ", ".join(f"{count} {cause}" for cause, count in causes.items() if count)
+    return safe(f"{ledger['scored']} of {ledger['planned']}" + (f" ({rest})" if rest else ""))
 
 
 def _percent(value: float, decimals: int = 2) -> str:

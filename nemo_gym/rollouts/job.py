@@ -85,6 +85,8 @@ class CollectionSettings(AttemptSettings):
     """Collect in the background, and print the paths of the output and the log. 'ng eval wait' waits for the end."""
     disable_aggregation: bool = False
     """Do not compute the metrics at the end of the run."""
+    metrics: Literal["main", "all"] = "main"
+    """At the end of a run of several agents, show one line per agent, or all key metrics of each."""
     interleave_repeats: bool = False
     """Start the first repeat of every row before any second repeat."""
     dispatch_budget_s: float | None = Field(default=None, gt=0)

@@ -150,23 +150,15 @@ class _Files:
             # The record may be a few seconds older than the files. If the numbers of failures differ, show the number
             # from the files, without causes.
             failed = {"failed": run["failed"]} if run["failed"] else {}
-        rate = self._rate(run["scored"] + run["failed"])
+        rate, left = self._rate(run["scored"] + run["failed"]), run["unresolved"] or 0
         return {
-            "state": run["phase"] or "collecting",
-            "planned": run["planned"] or 0,
-            "scored": run["scored"],
-            "failed": failed,
-            "unresolved": run["unresolved"] or 0,
-            "mean_reward": run["mean_reward"],
-            "running": None,
-            "requeued": 0,
+            "state": run["phase"] or "collecting", "planned": run["planned"] or 0, "scored": run["scored"],
+            "failed": failed, "unresolved": left, "mean_reward": run["mean_reward"], "running": None, "requeued": 0,
             "concurrency": record.concurrency if record else None,
             "is_adaptive": bool(record and record.concurrency_steps),
-            "rollouts_per_s": rate,
-            "left_s": (run["unresolved"] or 0) / rate if rate and not run["phase"] else None,
-            "longest": [],
-            "servers": [],
-        }
+            "rollouts_per_s": rate, "left_s": left / rate if rate and not run["phase"] else None,
+            "longest": [], "servers": [],
+        }  # fmt: skip
 
     def _rate(self, finished: int) -> float:
         now = time.monotonic()

@@ -96,30 +96,19 @@ class RunView:
         if planned is None and record is not None:
             planned = record.outcomes.planned
         return {
-            "id": self.id,
-            "name": self.name,
-            "path": str(self.files.results),
-            "state": state,
+            "id": self.id, "name": self.name, "path": str(self.files.results), "state": state,
             "phase": record.phase if record and state == "running" else None,
             "reason": (record.reason or record.ended_by) if record else None,
-            "started_at": record.started_at if record else None,
-            "ended_at": record.ended_at if record else None,
+            "started_at": record.started_at if record else None, "ended_at": record.ended_at if record else None,
             "seconds": _seconds(record, self.files, is_running=state == "running"),
-            "planned": planned,
-            "scored": scored,
-            "failed": failed,
+            "planned": planned, "scored": scored, "failed": failed,
             "unresolved": max(0, planned - scored - failed) if planned is not None else None,
-            "mean_reward": census.mean_reward,
-            "pass_at": summary.pass_at,
+            "mean_reward": census.mean_reward, "pass_at": summary.pass_at,
             "model": (record and record.policy_model_name) or summary.model,
-            "agents": sorted(census.counts["agents"]),
-            "settings": _settings(record),
-            "command": record.command if record else None,
-            "indexed": summary.indexed,
-            "problems": problems,
-            "is_live": self.is_live,
-            "has": summary.has,
-        }
+            "agents": sorted(census.counts["agents"]), "settings": _settings(record),
+            "command": record.command if record else None, "indexed": summary.indexed, "problems": problems,
+            "is_live": self.is_live, "has": summary.has,
+        }  # fmt: skip
 
     def _problems(self, is_running: bool) -> Iterator[Problem]:
         if self.index.fault:

@@ -159,7 +159,7 @@ def test_judge_failures_are_graded_and_others_kept(stored):
         "judge_failed", "unclear",
     )  # fmt: skip
     assert "2 planned = 1 scored + 1 failed" in finished.out
-    assert finished.out.endswith("failed: 1 of 2 rollouts (50.0 %)\n")
+    assert "\nfailed: 1 of 2 rollouts (50.0 %)\nlook:     " in finished.out
     stored.write("resources_servers/answers/judge", "")
     finished = graded(stored, CONFIG, "--judge-failed-only", "--resume", "--max-failed-share", "0")
     assert "2 planned = 2 scored (1 of them earlier)" in finished.out

@@ -84,24 +84,71 @@ def test_table_shows_coverage_and_pessimistic_reward() -> None:
         "scored of planned 4 of 8 (1 lost, 1 timeout, 2 unresolved) –",
         "pessimistic/mean/reward 0.5 –",
     ]
-    lines = shown([with_ledger(f"agent_{n}") for n in range(5)])
-    assert lines[:2] == [
-        "agent mean/reward others scored of planned pessimistic/mean/reward",
-        "agent_0 0.75 4 of 8 (1 lost, 1 timeout, 2 unresolved) 0.5",
-    ]
 
 
-def test_many_agents_have_one_row_each() -> None:
-    metrics = [
-        {"agent_ref": {"name": f"agent_{n}"}, "agent_metrics": {"mean/reward": n}, "key_metrics": {"a": 1, "b[x]": 2}}
-        for n in range(5)
-    ]
+def lines_of(metrics: list[dict[str, object]], width: int = 200, **options: bool) -> list[str]:
     page = io.StringIO()
-    Console(file=page, width=100).print(tables.key_metrics(metrics))
-    assert [line.split() for line in page.getvalue().splitlines()[2:4]] == [
-        ["agent_0", "0", "a", "1,", "b[x]", "2"],
-        ["agent_1", "1", "a", "1,", "b[x]", "2"],
+    Console(file=page, width=width, color_system=None).print(tables.agents(metrics, **options))
+    return [line.rstrip() for line in page.getvalue().splitlines()]
+
+
+def first_words(lines: list[str]) -> list[str]:
+    return [line.split()[0] for line in lines[1:]]
+
+
+def graded(name: str, reward: float, **found: object) -> dict[str, object]:
+    metrics = {
+        "mean/reward": reward, "min/reward": 0, "max/reward": 1, "ci95_low/reward": 0.1, "ci95_high/reward": 0.9,
+        "pass@1/accuracy": 50.0, "pass@4/accuracy": 75.0, "mean/output_tokens": 12.5, **found,
+    }  # fmt: skip
+    keys = {key: value for key, value in metrics.items() if key.startswith("mean/")}
+    return {"agent_ref": {"name": name}, "agent_metrics": metrics, "key_metrics": keys, "ledger": LEDGER}
+
+
+def test_each_agent_has_one_line() -> None:
+    above = {"agent_ref": {"name": "b"}, "agent_metrics": {"mean/reward": -7.5, "max/reward": 2}, "key_metrics": {}}
+    assert lines_of([graded("a", 0.25), graded("c", 1.0), above]) == [
+        "agent  reward  95% interval            scored  pass@4  tokens out",
+        "a        0.25       0.1…0.9  ██           4/8    0.75        12.5",
+        "c           1       0.1…0.9  ████████     4/8    0.75        12.5",
+        "b        -7.5",
     ]
+
+
+def test_parts_of_the_reward_are_indented_unless_there_are_many_agents() -> None:
+    found = [graded(name, 0.5, **{"mean/format": 1.0, "mean/total_tokens": 9}) for name in "ab"]
+    assert first_words(lines_of(found)) == ["a", "format", "b", "format"]
+    many = [graded(f"agent_{number}", 0.5, **{"mean/format": 1.0}) for number in range(5)]
+    assert first_words(lines_of(many)) == [f"agent_{number}" for number in range(5)]
+
+
+def test_benchmarks_show_their_main_metrics() -> None:
+    main = "pass@1[avg-of-4]/accuracy"
+    found = [graded(name, 0.5) for name in "ab"]
+    for each in found:
+        each["key_metrics"] = {"mean/format": 1.0, main: 50.0, f"x/{main}": 9.0}
+    lines = lines_of(found, are_benchmarks=True)
+    assert first_words(lines) == ["a", main, "b", main]
+    assert lines[2].split()[1] == "50%"
+
+
+def test_narrow_terminal_leaves_out_columns_and_breaks_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [graded(f"example_session_state_mgmt_{number}_agent", 0.5) for number in range(2)]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    headings = {}
+    for width in (120, 80, 64, 50, 30):
+        monkeypatch.setenv("COLUMNS", str(width))
+        heading, *lines = lines_of(found, width)
+        assert len(lines) == 2
+        assert max(map(len, lines)) <= width
+        headings[width] = re.split(r"  +", heading)
+    assert headings == {
+        120: ["agent", "reward", "95% interval", "scored", "pass@4", "tokens out"],
+        80: ["agent", "reward", "95% interval", "scored", "pass@4"],
+        64: ["agent", "reward", "95% interval", "scored"],
+        50: ["agent", "reward", "scored"],
+        30: ["agent", "reward", "scored"],
+    }
 
 
 def agent_with(agent_metrics: dict[str, object], **fields: object) -> dict[str, object]:

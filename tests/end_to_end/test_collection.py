@@ -132,7 +132,7 @@ def test_summary_reports_outcomes_and_files(first):
         f"tokens: {tokens[0]:,} input + {tokens[1]:,} output",
         "rollouts: results/first.jsonl",
         "metrics:  results/first_aggregate_metrics.json",
-        "failed: 0 of 40 rollouts (0.0 %)",
+        "look:     ng view results/first.jsonl",
     ]
 
 

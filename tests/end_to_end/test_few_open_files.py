@@ -47,6 +47,6 @@ def test_rollouts_wait_for_free_connections(workplace, endpoint):
     ).wait(180)
     assert collected.code == 0, collected.err
     assert line_count(workplace.folder / "out.jsonl") == ROLLOUTS
-    assert "failed: 0 of 400 rollouts (0.0 %)" in collected.out
+    assert f"{ROLLOUTS} planned = {ROLLOUTS} scored + 0 failed + 0 unresolved" in collected.out
     assert f"because open files are limited to {OPEN_FILES}; raise ulimit -n" in collected.err
     assert servers.end().code == 0

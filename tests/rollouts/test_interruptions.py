@@ -272,7 +272,10 @@ def test_too_large_failed_share_sets_exit_code(tmp_path, start, make_task, write
     process = start(f"+max_failed_share={share}", "+num_repeats=1")
     output, errors = process.communicate(timeout=100)
     assert process.returncode == code, errors
-    assert output.splitlines()[-1] == "failed: 2 of 4 rollouts (50.0 %)"
+    failed, look = output.splitlines()[-2:]
+    assert failed == "failed: 2 of 4 rollouts (50.0 %)"
+    assert look.startswith("look:     ")
+    assert look.endswith(f"ng view {tmp_path / 'out.jsonl'}")
     message = (
         f"Error: max_failed_share: 2 of 4 rollouts failed (50.0 %), but only 40.0 % may. The causes are in "
         f"{tmp_path / 'out_failures.jsonl'}."

@@ -258,30 +258,23 @@ class Control:
 
     def status(self) -> Mapping[str, object]:
         """Return the state, the outcomes so far, and the rollouts that have been running the longest."""
-        summary, now = self._run.summary, time.monotonic()
+        summary, now, state = self._run.summary, time.monotonic(), self._state()
         failed = summary.failed_by_cause + summary.failed_before
         began_at, before = self._samples[0]
         oldest = heapq.nsmallest(OLDEST_SHOWN, self._running.items(), key=lambda item: item[1].began_at)
         return {
-            "run_id": self.record.run_id,
-            "state": self._state(),
-            "head_server": self._head_server,
-            "planned": summary.planned,
-            "scored": summary.scored,
-            "failed": dict(failed),
-            "unresolved": summary.planned - summary.scored - failed.total(),
-            "mean_reward": summary.mean_reward,
-            "running": len(self._running),
-            "requeued": self._loading + len(self._again),
-            "concurrency": self.limit.limit,
-            "is_adaptive": isinstance(self.limit, AdaptiveLimit),
+            "run_id": self.record.run_id, "state": state, "head_server": self._head_server,
+            "planned": summary.planned, "scored": summary.scored, "failed": dict(failed),
+            "unresolved": summary.planned - summary.scored - failed.total(), "mean_reward": summary.mean_reward,
+            "running": len(self._running), "requeued": self._loading + len(self._again),
+            "concurrency": self.limit.limit, "is_adaptive": isinstance(self.limit, AdaptiveLimit),
             "rollouts_per_s": round((summary.finished - before) / max(now - began_at, 1e-9), 2),
-            "left_s": summary.left_s if self._state() == "collecting" else None,
+            "left_s": summary.left_s if state == "collecting" else None,
             "longest": [
                 {**key._asdict(), "attempt": each.attempt, "seconds": round(now - each.began_at, 1)}
                 for key, each in oldest
             ],
-        }
+        }  # fmt: skip
 
     def _state(self) -> str:
         if self.is_draining:

@@ -54,6 +54,18 @@ def seconds_of(chart):
     return 60 * int(ago[1] or 0) + int(ago[2])
 
 
+def leave_and_come_back(page):
+    """Look at the rollouts, go back, and check that the chart has kept what it showed."""
+    chart = page.get_by_role("img", name=re.compile("rollouts per second.*since"))
+    expect(chart).to_have_attribute("aria-label", re.compile(r"since .* s ago"))
+    samples = seconds_of(chart)
+    page.get_by_role("navigation", name="Pages of the run").get_by_role("link", name="Rollouts").click()
+    expect(count_of(page)).to_have_text(f"{PLANNED} rollouts")
+    page.go_back()
+    expect(chart).to_be_visible()
+    assert seconds_of(chart) >= samples
+
+
 def test_collection_is_steered_by_the_buttons(collection, site, page, shared_workplace):
     page.goto(site.origin)
     page.get_by_role("link", name="slow", exact=True).click()
@@ -91,14 +103,7 @@ def test_collection_is_steered_by_the_buttons(collection, site, page, shared_wor
     expect(now).to_contain_text("to run again")
     expect(page.get_by_role("region", name="Running for longest", exact=True)).to_contain_text("task ")
     # Other pages of the run also follow it, and the chart goes on when the reader comes back.
-    chart = page.get_by_role("img", name=re.compile("rollouts per second.*since"))
-    expect(chart).to_have_attribute("aria-label", re.compile(r"since \d+ s ago"))
-    samples = seconds_of(chart)
-    page.get_by_role("navigation", name="Pages of the run").get_by_role("link", name="Rollouts").click()
-    expect(count_of(page)).to_have_text(f"{PLANNED} rollouts")
-    page.go_back()
-    expect(chart).to_be_visible()
-    assert seconds_of(chart) >= samples
+    leave_and_come_back(page)
     control.get_by_role("button", name="Drain").click()
     expect(answer).to_contain_text("No further rollout starts. The collection ends after")
     expect(page.get_by_role("heading", name=re.compile("The collection"))).to_be_visible()

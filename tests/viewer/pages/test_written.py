@@ -24,7 +24,7 @@ def site(open_site, tmp_path_factory):
     write_run(folder)
     agent = {"type": "responses_api_agents", "name": LONG_NAME}
     write(folder / "long.jsonl", *(scored(task) | {"agent_ref": agent} for task in (0, 1)))
-    write_record(folder / "long.jsonl", state="finished", command=["ng", "eval", *("--option=value" for _ in range(90))])
+    write_record(folder / "long.jsonl", state="finished", command=["ng", "eval", *["--option=value"] * 90])
     keys = [(task, repeat) for task in (0, 1) for repeat in range(REPEATS)]
     write(folder / "many_materialized_inputs.jsonl", *(planned(*key) for key in keys))
     write(folder / "many.jsonl", *(scored(*key) for key in keys))
