@@ -9,12 +9,13 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 
 from pydantic import Field
 from rich.console import Console, Group
 from rich.live import Live
+from rich.table import Column
 from rich.text import Text
 
 from nemo_gym.calls.loads import LoadReader, ServerLoad
@@ -32,22 +33,10 @@ FIRST_INTERVAL_S = 0.5
 """Seconds between the first two readings: few, because rates are known only from the second reading on."""
 QUIT_KEYS = b"qQ"
 COLOURS = {"up": "green", "starting": "yellow", "down": "bold red"}
-NUMBERS = {
-    "in flight": True,
-    "queued": True,
-    "lag ms": True,
-    "CPU %": True,
-    "MiB": True,
-    "req/s": True,
-    "err/s": False,
-    "errors": True,
-    "refused": False,
-}
-"""The columns with numbers, and whether a narrow terminal shows them, too."""
+LEAST_NEEDED = ("refused", "err/s", "tier", "MiB", "CPU %", "lag ms", "errors", "req/s")
+"""The columns that a narrow terminal does not show, those that are left out first first."""
 LAGGING_MS = 100.0
 """The event loop lag, in milliseconds, from which every request is noticeably delayed and the lag is shown in red."""
-NARROW = 104
-"""The terminal width, in characters, below which the table has only its most important columns."""
 
 
 class TopSettings(JsonSettings):
@@ -182,17 +171,15 @@ def _page(console: Console, head: HeadConfig, loads: list[ServerLoad], problem: 
 
 def table_of(loads: list[ServerLoad], width: int) -> Group:
     """Return a table of servers, one row each, and a line for each problem."""
-    is_wide = width >= NARROW
-    table = tables.Table()
-    table.add_column("server", overflow="ellipsis", no_wrap=True)
-    for heading in ("tier", "state") if is_wide else ("state",):
-        table.add_column(heading, no_wrap=True)
-    for heading in (name for name, is_main in NUMBERS.items() if is_main or is_wide):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for load in loads:
-        numbers = [text for name, text in _numbers(load).items() if NUMBERS[name] or is_wide]
-        tier = [load.tier] if is_wide else []
-        table.add_row(load.name, *tier, tables.safe(load.state, COLOURS[load.state]), *numbers)
+    columns: list[tuple[Column, Sequence[object]]] = [
+        (Column("server", overflow="ellipsis", no_wrap=True, max_width=width // 2), [load.name for load in loads]),
+        (Column("tier", no_wrap=True), [load.tier for load in loads]),
+        (Column("state", no_wrap=True), [tables.safe(load.state, COLOURS[load.state]) for load in loads]),
+    ]
+    numbers = [_numbers(load) for load in loads]
+    for heading in numbers[0] if numbers else ():
+        columns.append((Column(heading, justify="right", no_wrap=True), [each[heading] for each in numbers]))
+    table = tables.fitting(columns, LEAST_NEEDED)
     problems = [tables.safe(f"{load.name}: {load.problem}", "red") for load in loads if load.problem]
     engines = [
         tables.safe(f"{load.name}: {load.kept:,} calls stayed with their rollout's engine, {load.moved:,} moved")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -14,6 +15,7 @@ import time
 
 import orjson
 import pytest
+from rich.console import Console
 
 from nemo_gym.calls.loads import ServerLoad
 from nemo_gym.cli.tables import console
@@ -113,8 +115,32 @@ def test_narrow_terminal_shows_the_main_columns(running, shared_workplace):
     terminal = Terminal(shared_workplace, "env", "top", "--once", columns=80)
     assert terminal.end()[0] == 0
     assert terminal.shown.split("\r\n")[0].split() == (
-        ["server", "state", "in", "flight", "queued", "lag", "ms", "CPU", "%", "MiB", "req/s", "errors"]
+        ["server", "tier", "state", "in", "flight", "queued", "lag", "ms", "CPU", "%", "MiB", "req/s", "errors"]
     )
+
+
+@pytest.mark.parametrize(
+    ("width", "left_out"),
+    [
+        (120, []),
+        (104, ["refused", "err/s"]),
+        (80, ["refused", "err/s", "tier", "MiB", "CPU %"]),
+        (60, ["refused", "err/s", "tier", "MiB", "CPU %", "lag ms", "errors"]),
+    ],
+)
+def test_columns_are_left_out_whole(monkeypatch, width, left_out):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(width))
+    load = ServerLoad(
+        name="example_session_state_mgmt", tier="environment", address="http://127.0.0.1:1", state="up", problem=None,
+        in_flight=1, queued=0, loop_lag_ms=0.1, cpu_percent=5.0, memory_mb=80.0, requests=1, errors=0, refused=0,
+        requests_per_s=1.0, errors_per_s=0.0, kept=0, moved=0,
+    )  # fmt: skip
+    page = io.StringIO()
+    Console(file=page, width=width, color_system=None).print(table_of([load], width))
+    heading = re.split(r"  +", page.getvalue().splitlines()[0].strip())
+    numbers = ["in flight", "queued", "lag ms", "CPU %", "MiB", "req/s", "err/s", "errors", "refused"]
+    assert heading == [each for each in ("server", "tier", "state", *numbers) if each not in left_out]
 
 
 def test_end_of_the_run_ends_the_display(workplace):
