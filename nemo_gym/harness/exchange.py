@@ -167,10 +167,6 @@ def _as_output(item: InputItem) -> Any:
     return {"type": item.type, **item.model_dump(mode="json", exclude_unset=True)}
 
 
-def _plain(item: Any) -> Any:
-    return item.model_dump(mode="json", exclude_unset=True) if isinstance(item, BaseModel) else item
-
-
 def task_text(params: RequestJson) -> str:
     """Return a task as text for a program: the instructions and every message, separated by blank lines."""
     texts = [params.get("instructions"), *("\n".join(texts_of(content)) for content in _contents(params))]
@@ -179,15 +175,12 @@ def task_text(params: RequestJson) -> str:
 
 def types_without_text(params: RequestJson) -> list[str]:
     """Return the types of the message parts that `task_text` leaves out, such as `input_image`."""
-    parts = (part for content in _contents(params) if isinstance(content, list) for part in content)
-    found = {str(part.get("type")) for part in parts if isinstance(part, dict) and not _has_text(part)}
-    return sorted(found - {"refusal"})
+    given = (part for content in _contents(params) if isinstance(content, list) for part in content)
+    parts = [part for part in given if isinstance(part, dict) and not isinstance(part.get("text"), str)]
+    return sorted({str(part.get("type")) for part in parts} - {"refusal"})
 
 
 def _contents(params: RequestJson) -> list[object]:
     given = params.get("input") or []
-    return [given] if isinstance(given, str) else [_plain(item).get("content") for item in given]
-
-
-def _has_text(part: Mapping[str, object]) -> bool:
-    return isinstance(part.get("text"), str)
+    items = (each.model_dump(exclude_unset=True) if isinstance(each, BaseModel) else each for each in given)
+    return [given] if isinstance(given, str) else [item.get("content") for item in items]

@@ -26,7 +26,7 @@ def key_of(item: Item) -> Key | None:
         text = spaced_once(text_of(item.get("content")))
         return (kind, str(item.get("role")), text) if text else None
     if kind == CALL:
-        return kind, str(item["name"]), canonical(item["arguments"])
+        return kind, str(item["name"]), canonical(item["arguments"], has_empty=False)
     if kind == OUTPUT:
         return kind, str(item["call_id"]), spaced_once(text_of(item["output"]))
     if kind == REASONING:
@@ -53,12 +53,17 @@ def texts_within(value: object) -> Iterable[str]:
         yield text_of(value)
 
 
-def canonical(arguments: object) -> str:
-    """Return the arguments of a call in a form that does not depend on spaces or on the order of the keys."""
+def canonical(arguments: object, *, has_empty: bool = True) -> str:
+    """Return the arguments of a call in a form that does not depend on spaces or on the order of the keys.
+
+    Without `has_empty`, leave out empty values such as false, because programs add defaults to calls of the model.
+    """
     if not isinstance(arguments, str):
         return written(arguments)
     try:
-        text = written(loads_exact(arguments))
+        given = loads_exact(arguments)
+        is_reduced = isinstance(given, dict) and not has_empty
+        text = written({name: value for name, value in given.items() if value} if is_reduced else given)
     except ValueError:
         return arguments.strip()
     return arguments.strip() if text == TOO_DEEP else text

@@ -94,7 +94,7 @@ class _Writer:
                 self._close(each, {"output": result.output})
                 if place is not None:
                     (own if result.is_shown_by(output) else truncated).add(place)
-            elif place is not None and not any(is_named(each.call["name"], tool) for tool in self._tools):
+            elif place is not None and each.call["name"] not in self._tools:
                 self._close(each, {"output": output, "claimed_by_program": OUTPUT})
                 self.record.claimed_observations += 1
                 own.add(place)
@@ -103,8 +103,13 @@ class _Writer:
                 self._add_claim(item, is_observation=place in truncated)
 
     def add_answer(self, call: ModelCall) -> None:
-        self.record.output += call.said
-        self._open += [_Open(item, call.number) for item in call.said if item["type"] == CALL]
+        # Verifiers look for the environment's names of tools, but programs put the name of the MCP server before them.
+        said = [self._with_own_name(item) if item["type"] == CALL else item for item in call.said]
+        self.record.output += said
+        self._open += [_Open(item, call.number) for item in said if item["type"] == CALL]
+
+    def _with_own_name(self, call: Item) -> Item:
+        return next((call | {"name": tool} for tool in self._tools if is_named(call["name"], tool)), call)
 
     def end(self) -> None:
         """Add the results of the last tool calls, which the model has not seen."""

@@ -126,6 +126,36 @@ def test_results_are_compared_with_the_environments(called, shown, record, name)
     assert [each if wanted else None for each, wanted in zip(found, record, strict=True)] == record
 
 
+def test_default_values_of_arguments_are_not_claims():
+    # Claude Code writes the defaults of its tools into the history, and changes the order.
+    program = Program()
+    [edit] = program.ask([user(TASK)], calls("Edit", file_path="a.py", old_string="-", new_string="+"))
+    shown = calls("Edit", replace_all=False, file_path="a.py", old_string="-", new_string="+")
+    program.ask([user(TASK), shown, gives("edited")], "Done.")
+    record = program.record()
+    assert record.output[0] == edit
+    assert [short(item) for item in record.output[1:]] == ["[function_call_output] -> edited", "Done."]
+    assert (record.claimed_answers, record.claimed_observations) == (0, 1)
+
+
+def test_tools_of_the_environment_have_its_own_names():
+    # Claude Code, OpenCode and Qwen Code put the name of the MCP server before the name of a tool.
+    program = Program()
+    asked = program.ask([user(TASK)], calls(f"mcp__environment__{TOOL}", city="Porto"))
+    program.mcp("sunny", city="Porto")
+    asked += program.ask([user(TASK), *asked, gives("sunny")], calls("mcp__other__search", "c2"))
+    program.ask([user(TASK), asked[0], gives("sunny"), asked[1], gives("none", "c2")], "Done.")
+    assert [item.get("name") for item in program.record().output] == [TOOL, None, "mcp__other__search", None, None]
+    assert program.record().claimed_answers == 0
+
+
+def test_other_values_of_arguments_are_claims():
+    program = Program()
+    program.ask([user(TASK)], calls("Edit", file_path="a.py"))
+    program.ask([user(TASK), calls("Edit", file_path="a.py", replace_all=True), gives("edited")], "Done.")
+    assert program.record().claimed_answers == 1
+
+
 def test_result_counts_once():
     program = Program()
     first = program.ask([user(TASK)], calls(TOOL, city="Porto"))
