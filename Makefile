@@ -22,7 +22,7 @@ endif
 endif
 
 .PHONY: demo train-demo dev docs wheel changelog rl verl engine test test-all test-bare test-litellm test-pages lint lock \
-    viewer borders borders-openenv borders-mcp borders-ors borders-textgames clean
+    viewer borders borders-openenv borders-mcp borders-ors borders-textgames agents clean
 
 demo: $(VENV)/.installed
 	$(BIN)/ng eval run --config $(DEMO_CONFIG) --split example --num-repeats 4 --output results/demo.jsonl --overwrite
@@ -146,6 +146,29 @@ $(TEXTGAMES_VENV)/.installed:
 	    textarena==0.7.4 gem-llm==0.1.0 skyrl-gym==0.4.0
 	@touch $@
 
+# Install coding agents, each in a folder of its own (300 to 600 MB), where the configs of harness_agent and tests/agents
+# find them. Those from npm need Node 20; Qwen Code brings its own.
+AGENTS := .agents
+NPM_AGENTS := agents-claude-code agents-codex agents-opencode agents-qwen-code agents-pi
+PIP_AGENTS := agents-mini-swe-agent agents-aider
+agents-claude-code: PACKAGES := @anthropic-ai/claude-code@2.1.332
+agents-codex: PACKAGES := @openai/codex@0.171.0
+agents-opencode: PACKAGES := opencode-ai@1.18.33
+agents-qwen-code: PACKAGES := @qwen-code/qwen-code@0.24.4 \
+    node-linux-$(if $(filter aarch64,$(shell uname -m)),arm64,x64)@22.23.5
+agents-pi: PACKAGES := @mariozechner/pi-coding-agent@0.73.1
+agents-mini-swe-agent: PACKAGES := mini-swe-agent==2.4.6
+agents-aider: PACKAGES := aider-chat==0.86.2
+.PHONY: $(NPM_AGENTS) $(PIP_AGENTS)
+agents: $(NPM_AGENTS) $(PIP_AGENTS)
+
+$(NPM_AGENTS): agents-%:
+	@npm install --global --silent --no-audit --no-fund --prefix $(AGENTS)/$* $(PACKAGES)
+
+$(PIP_AGENTS): agents-%:
+	@$(PYTHON) -m venv $(AGENTS)/$*
+	@$(AGENTS)/$*/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGES)
+
 # Install vLLM for the CPU and llama.cpp in their own environment (3 GB), and make a model of random weights there.
 # configs/cpu_engine.yaml runs it, and tests/engines finds the engines there. The three packages that are removed again
 # are built for another torch, and would stop vLLM from starting.
@@ -199,5 +222,5 @@ lock:
 	    $(call pinned,requirements.lock requirements-dev.lock)
 
 clean:
-	rm -rf $(VENV) $(RL_VENV) $(VERL_VENV) $(ENGINE_VENV) $(OPENENV_VENV) $(ORS_VENV) $(MCP_NPM) $(LITELLM_VENV) results \
+	rm -rf $(VENV) $(RL_VENV) $(VERL_VENV) $(ENGINE_VENV) $(OPENENV_VENV) $(ORS_VENV) $(MCP_NPM) $(AGENTS) $(LITELLM_VENV) results \
 	    docs/_build dist

@@ -35,6 +35,7 @@ from nemo_gym.harness import (
     task_text,
     types_without_text,
 )
+from nemo_gym.harness.workspace import filled_in
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.sandbox import SandboxProvider, SandboxResources, SandboxSpec, create_provider, resolve_provider_config
 
@@ -62,11 +63,14 @@ class SandboxLimits(BaseModel):
 class HarnessAgentConfig(ConversingAgentConfig):
     command: list[str] = Field(min_length=1)
     """The program and its arguments. The placeholders `{prompt}`, `{model}`, `{openai_base_url}`,
-    `{anthropic_base_url}`, `{api_key}`, `{mcp_url}` and `{workdir}` are replaced here, in `env` and in `files`."""
+    `{anthropic_base_url}`, `{api_key}`, `{mcp_url}` and `{workdir}` are replaced here, in `env` and in `files`.
+    `{program_folder}` is replaced here and in `env`."""
     env: dict[str, str] = Field(default_factory=dict)
     """Environment variables of the program. The agent adds the base URLs and keys for OpenAI and Anthropic clients."""
     files: dict[str, Path] = Field(default_factory=dict)
     """Files to copy into the program's workspace: each path in the workspace → the path of a file on this machine."""
+    program_folder: Path | None = None
+    """The folder on this machine in which the program is installed. Bubblewrap sandboxes can read it."""
     prompt_file: str = "task.md"
     """The file in the workspace that contains the text of the task."""
     model_name: str = "policy"
@@ -133,6 +137,15 @@ class HarnessAgent(ConversingAgent):
         """Return the app. Read the program's files and create the provider first, so that errors appear at startup."""
         _ = self._program, self._provider
         return super().setup_webserver()
+
+    async def startup(self) -> None:
+        """Raise `DataError` if the program's folder is missing, before the first rollout fails for that reason."""
+        folder = self.config.program_folder
+        if folder is not None and not self._folder.is_dir():
+            raise DataError(
+                f"{self.config.name}: program_folder: {folder} was not found. Install the program there, with "
+                f"`make agents-{folder.name}` for the programs of this repository, or name its folder."
+            )
 
     async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
         """Let the program continue a conversation that has neither tools nor the `workspace_files` of a row."""
@@ -210,13 +223,17 @@ class HarnessAgent(ConversingAgent):
         return None
 
     @cached_property
+    def _folder(self) -> Path:
+        folder = self.config.program_folder or Path()
+        return (find_path(folder, Path.is_dir) or folder).absolute()
+
+    @cached_property
     def _program(self) -> Program:
+        known = {} if self.config.program_folder is None else {"program_folder": str(self._folder)}
+        env = {name: filled_in(text, known) for name, text in self.config.env.items()}
         return Program(
-            command=self.config.command,
-            env={
-                **({PYTHONPATH: os.pathsep.join(_packages())} if self.config.shares_packages else {}),
-                **self.config.env,
-            },
+            command=[filled_in(word, known) for word in self.config.command],
+            env={**({PYTHONPATH: os.pathsep.join(_packages())} if self.config.shares_packages else {}), **env},
             files={path: self._content(source) for path, source in self.config.files.items()},
             timeout_s=self.config.timeout_s,
             grace_s=self.config.grace_s,
@@ -231,14 +248,19 @@ class HarnessAgent(ConversingAgent):
     @cached_property
     def _provider(self) -> SandboxProvider:
         provider = resolve_provider_config(self.config.sandbox_provider)
-        if self.config.shares_packages:
+        for setting, shared in (
+            ("shares_packages", _packages() if self.config.shares_packages else []),
+            ("program_folder", [str(self._folder)] if self.config.program_folder else []),
+        ):
+            if not shared:
+                continue
             if list(provider) != ["bubblewrap"]:
                 raise DataError(
-                    f"{self.config.name}: shares_packages requires the sandbox provider bubblewrap. "
-                    "Set sandbox_provider: bubblewrap, or remove shares_packages."
+                    f"{self.config.name}: {setting} requires the sandbox provider bubblewrap. "
+                    f"Set sandbox_provider: bubblewrap, or remove {setting}."
                 )
             options = provider["bubblewrap"] or {}
-            provider = {"bubblewrap": {**options, "readable": [*options.get("readable", ()), *_packages()]}}
+            provider = {"bubblewrap": {**options, "readable": [*options.get("readable", ()), *shared]}}
         return create_provider(provider)
 
     @property

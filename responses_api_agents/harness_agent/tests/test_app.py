@@ -143,6 +143,21 @@ async def test_values_are_filled_in(tmp_path):
     assert text.endswith("<Go.>/workspace")
 
 
+async def test_program_folder_is_readable(tmp_path):
+    tmp_path.chmod(0o755)
+    (tmp_path / "answer.txt").write_text("42")
+    program = "model('go'); import shutil; shutil.copy(sys.argv[1] + '/answer.txt', os.environ['TO'])"
+    agent = agent_of(program, program_folder=tmp_path, env={"TO": "{workdir}/answer.txt", "FROM": "{program_folder}"})
+    agent.config.command.append("{program_folder}")
+    assert (await run(agent)).reward == 1.0
+
+
+async def test_missing_program_folder_is_an_error_at_startup(tmp_path):
+    agent = agent_of("", program_folder=tmp_path / "codex")
+    with pytest.raises(DataError, match=r"program_folder: .*codex was not found\. Install .* `make agents-codex`"):
+        await agent.startup()
+
+
 async def test_braces_in_the_task_are_no_placeholders():
     agent = agent_of("model(sys.argv[1])", replies=(model := FakeModel(["ok"])))
     agent.config.command.append("{prompt}")
