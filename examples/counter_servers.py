@@ -12,10 +12,7 @@ from nemo_gym.cli import GlobalConfigDictParserConfig, RunHelper
 from nemo_gym.global_config import get_global_config_dict
 
 ENVIRONMENT = "resources_servers/example_session_state_mgmt"
-CONFIGS = [
-    f"{ENVIRONMENT}/configs/example_session_state_mgmt.yaml",
-    "responses_api_models/vllm_model/configs/vllm_model_for_training.yaml",
-]
+CONFIG = f"{ENVIRONMENT}/configs/example_session_state_mgmt.yaml"
 AGENT = "example_session_state_mgmt_simple_agent"
 TARGETS = range(1, 5)
 
@@ -32,14 +29,22 @@ def rows() -> list[dict[str, Any]]:
     ]
 
 
-@contextmanager
-def counter_servers(policy_url: str) -> Iterator[str]:
-    """Start environment, agent and model server, and yield the address of their head server."""
-    settings = {
-        "config_paths": CONFIGS,
-        "policy_base_url": policy_url,
+def endpoint(url: str) -> dict[str, Any]:
+    """Return the settings of a policy that an endpoint serves at `url`."""
+    return {
+        "config_paths": ["responses_api_models/vllm_model/configs/vllm_model_for_training.yaml"],
+        "policy_base_url": url,
         "policy_api_key": "none",
         "policy_model_name": "policy",
+    }
+
+
+@contextmanager
+def counter_servers(policy: dict[str, Any]) -> Iterator[str]:
+    """Start environment, agent and model server, and yield the address of their head server."""
+    settings = {
+        **policy,
+        "config_paths": [CONFIG, *policy["config_paths"]],
         "head_server": {"host": "127.0.0.1", "port": 0},
         AGENT: {"responses_api_agents": {"simple_agent": {"max_steps": 2}}},
     }

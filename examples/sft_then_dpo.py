@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from counter_servers import AGENT, counter_servers, rows
+from counter_servers import AGENT, counter_servers, endpoint, rows
 from datasets import Dataset, load_dataset
 from policy_server import PolicyServer
 from tiny_llama import make_model, make_tokenizer
@@ -39,7 +39,7 @@ def collect(model: Any, tokenizer: Any, folder: Path) -> Path:
     """Return the file with many rollouts of each task."""
     tasks, rollouts = folder / "tasks.jsonl", folder / "rollouts.jsonl"
     write_rows(tasks, rows())
-    with PolicyServer(model, tokenizer) as policy, counter_servers(policy.url) as head:
+    with PolicyServer(model, tokenizer) as policy, counter_servers(endpoint(policy.url)) as head:
         ng(
             "ng_collect_rollouts", "--head_server.port", head.rpartition(":")[2], "--agent", AGENT,
             "--input", tasks, "--output", rollouts, "--num-repeats", str(REPEATS),

@@ -75,8 +75,8 @@ def make_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalL
     torch.set_num_threads(1)
     ends = [tokenizer.eos_token_id, *tokenizer.convert_tokens_to_ids([call_token(count) for count in TARGETS])]
     config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=4, max_position_embeddings=128, pad_token_id=tokenizer.pad_token_id,
+        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, max_position_embeddings=128, pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None, eos_token_id=ends,
     )  # fmt: skip
     model = LlamaForCausalLM(config)

@@ -37,7 +37,12 @@ BORDERS = {
     "tests/cluster": ("nemo_gym/launcher", "nemo_gym/process"),
     "tests/containers": ("containers", "nemo_gym/launcher/kubernetes", "nemo_gym/sandbox", "Makefile"),
     "tests/launcher/kubernetes": ("containers", "nemo_gym/launcher"),
-    "tests/engines": ("responses_api_models/vllm_model", "responses_api_models/local_vllm_model", "Makefile"),
+    "tests/engines": (
+        "responses_api_models/vllm_model",
+        "responses_api_models/local_vllm_model",
+        "examples",
+        "Makefile",
+    ),
     "tests/frameworks": ("docs/training", "examples", "nemo_gym/capture", "nemo_gym/training"),
     "tests/published": (
         "nemo_gym/calls",

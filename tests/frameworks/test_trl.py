@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
+from tests.trl_python import OFFLINE, REPOSITORY, python_with_trl
+
 EXAMPLES = REPOSITORY / "examples"
 LIMIT_S = 1700.0
 """A run computes for a minute and a half, which other tests can stretch several times."""
-OFFLINE = {"HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
-# Importing them would take half a minute on a busy machine.
-HAS_TRL = """
-from importlib.util import find_spec
-raise SystemExit(not all(map(find_spec, ("datasets", "nemo_gym", "torch", "transformers", "trl"))))
-"""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
 def python():
-    """Return the first interpreter that has TRL: this one, $NEMO_GYM_RL_PYTHON or that of `make rl`."""
-    candidates = [sys.executable, os.environ.get("NEMO_GYM_RL_PYTHON"), REPOSITORY / ".venv-rl/bin/python"]
-    for candidate in filter(None, candidates):
-        if Path(candidate).is_file():
-            tried = subprocess.run([candidate, "-c", HAS_TRL], capture_output=True, check=False)
-            if tried.returncode == 0:
-                return candidate
-    pytest.skip("no Python with torch and TRL: run `make rl`, or set NEMO_GYM_RL_PYTHON")
+    return python_with_trl()
 
 
 @pytest.fixture
