@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import get_args
 
 PACKAGE_DIR = Path(__file__).resolve().parent
@@ -91,6 +93,16 @@ def starting_dir() -> Path:
 def working_dir() -> Path:
     """Return the folder for results and caches: the repository of an editable install, else the working folder."""
     return INSTALL_ROOT if (INSTALL_ROOT / "pyproject.toml").exists() else Path.cwd()
+
+
+def module_at(path: Path, name: str) -> ModuleType:
+    """Import a file as the module `name`. Register it first, because pydantic and pickle look it up by its name."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def augment_sys_path() -> None:

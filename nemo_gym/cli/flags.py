@@ -48,17 +48,14 @@ def add_flag(parser: argparse.ArgumentParser, name: str, info: FieldInfo) -> Non
     if size := _fixed_size(info):
         parser.add_argument(*flag_names(key), dest=key, nargs=size, metavar=("LOW", "HIGH"), help=text)
         return
-    action = "append" if is_list(info) else _StoreOrList if _may_be_list(info) else "store"
+    may_be_list = any(typing.get_origin(kind) is list for kind in typing.get_args(info.annotation))
+    action = "append" if is_list(info) else _StoreOrList if may_be_list else "store"
     parser.add_argument(*flag_names(key), dest=key, action=action, metavar=_metavar(info, kind), help=text)
 
 
 def is_list(info: FieldInfo) -> bool:
     """Return whether a setting holds a list. If so, its flag may be repeated."""
     return typing.get_origin(info.annotation) is list
-
-
-def _may_be_list(info: FieldInfo) -> bool:
-    return any(typing.get_origin(kind) is list for kind in typing.get_args(info.annotation))
 
 
 class _StoreOrList(argparse.Action):

@@ -84,16 +84,12 @@ def _sample(datasets: list[AgentDataset], settings: HealthSettings) -> _Sample:
         found = [Row(row) for _, row in numbered_rows_of(each)][: settings.limit]
         repeats = settings.num_repeats or each.dataset.num_repeats
         planned[each.agent] = planned.get(each.agent, 0) + len(found) * repeats
-        longest = max(found, key=_prompt_length, default=None)
+        longest = max(found, key=lambda row: len(str((row.params or {}).get("input"))), default=None)
         others = [row for row in found if row is not longest]
         chosen = random.Random(0).sample(others, min(settings.rows - 1, len(others)))
         rows += ([longest] if longest else []) + chosen
     numbered = [row.of_task(number).of_repeat(0) for number, row in enumerate(rows)]
     return _Sample(numbered, planned)
-
-
-def _prompt_length(row: Row) -> int:
-    return len(str((row.params or {}).get("input")))
 
 
 async def _check(run: RunConfig, sample: _Sample, settings: HealthSettings, prices: PriceFile | None) -> int:

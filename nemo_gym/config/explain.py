@@ -108,7 +108,8 @@ def parse_settings(
         parsed = model_class.model_validate(_with_home(model_class, settings), context=context)
     except ValidationError as error:
         problems = _explained(error, block, origins, ())
-    near = [line for line, key in _near_misses(model_class, settings, (), block, origins) if not _named(key, problems)]
+    found, named = _near_misses(model_class, settings, (), block, origins), "\n".join(problems)
+    near = [line for line, key in found if f"'{key}'" not in named]
     # A class that forbids unknown keys also reports a misspelt key. Drop that report, because it has no suggestion.
     problems = [problem for problem in problems if not any(line.startswith(problem) for line in near)]
     if parsed is None or near:
@@ -161,10 +162,6 @@ def near_misses(
     A key from the command line may also resemble a set field, because it is meant to override that field.
     """
     return [line for line, _ in _near_misses(model_class, settings, (), block, origins)]
-
-
-def _named(key: str, problems: list[str]) -> bool:
-    return any(f"'{key}'" in problem for problem in problems)
 
 
 def _explained(error: ValidationError, block: str, origins: Mapping[str, Origin], known: tuple[str, ...]) -> list[str]:

@@ -20,10 +20,11 @@ def check_examples(folder: Path) -> None:
     data/example.jsonl and data/example_rollouts.jsonl must have 5 lines each, and data/example_metrics.json must count
     5 rows. Unresolved `*conflict*` files are not allowed.
     """
-    data = folder / "data"
+    data, configs = folder / "data", folder / "configs"
+    config = min(configs.glob("*.yaml"), default=configs / f"{folder.name}.yaml")
     make_metrics = f"python -m nemo_gym.data.examples {folder}"
     make_rollouts = (
-        f"ng eval run --config {_config_of(folder)} --model-type <a model server> --split example --num-repeats 1 "
+        f"ng eval run --config {config} --model-type <a model server> --split example --num-repeats 1 "
         f"--overwrite --output {data / 'example_rollouts.jsonl'}"
     )
     problems = [
@@ -72,10 +73,6 @@ def _problems_of_metrics(path: Path, advice: str) -> list[str]:
     count = metrics.get("Number of examples") if isinstance(metrics, dict) else None
     wrong = f"{path}: expected 'Number of examples' to be {EXAMPLES}, found {count}. {advice}"
     return [] if count == EXAMPLES else [wrong]
-
-
-def _config_of(folder: Path) -> Path:
-    return next(iter(sorted((folder / "configs").glob("*.yaml"))), folder / "configs" / f"{folder.name}.yaml")
 
 
 if __name__ == "__main__":

@@ -78,7 +78,8 @@ def _summary_of(path: Path) -> str:
 
 def _parser_of(prepare: Callable[..., object]) -> argparse.ArgumentParser:
     # Suppress argparse's defaults, so that the function's own default applies if a flag is not given.
-    parser = argparse.ArgumentParser(description=_summary(prepare), argument_default=argparse.SUPPRESS)
+    about = (sys.modules[prepare.__module__].__doc__ or "").strip().partition("\n\n")[0]
+    parser = argparse.ArgumentParser(description=about, argument_default=argparse.SUPPRESS)
     lines = _PARAMETER_LINE.finditer(inspect.getdoc(prepare) or "")
     described = {line["name"]: " ".join(line["text"].split()) for line in lines}
     hints = get_type_hints(prepare, include_extras=True)
@@ -95,11 +96,6 @@ def _parser_of(prepare: Callable[..., object]) -> argparse.ArgumentParser:
             **options,
         )
     return parser
-
-
-def _summary(prepare: Callable[..., object]) -> str:
-    """Return the first paragraph of the module's docstring."""
-    return (sys.modules[prepare.__module__].__doc__ or "").strip().partition("\n\n")[0]
 
 
 def _split_annotated(annotation: object) -> tuple[object, str | None]:

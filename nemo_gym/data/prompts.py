@@ -96,9 +96,10 @@ def fill_prompt(cfg: PromptConfig, row: Mapping[str, object]) -> list[JsonObject
             {"role": role, "content": template.format_map(row)} for role, template in parts if template is not None
         ]
         if cfg.image is not None:
+            place = cfg.image.format_map(row)
             messages[-1]["content"] = [
                 {"type": "input_text", "text": messages[-1]["content"]},
-                _image_part(cfg.image.format_map(row)),
+                {"type": "input_image", "image_url" if IS_URL.match(place) else "image_path": place},
             ]
         return messages
     except (IndexError, AttributeError, TypeError, ValueError) as error:
@@ -107,10 +108,6 @@ def fill_prompt(cfg: PromptConfig, row: Mapping[str, object]) -> list[JsonObject
         ) from error
     except KeyError as error:
         raise KeyError(f"the prompt uses {error}, but the row has only: {', '.join(sorted(row))}") from error
-
-
-def _image_part(place: str) -> Mapping[str, object]:
-    return {"type": "input_image", "image_url" if IS_URL.match(place) else "image_path": place}
 
 
 def apply_prompt_to_row(row: JsonObject, cfg: PromptConfig) -> JsonObject:

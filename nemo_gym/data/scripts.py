@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import os
 import re
@@ -184,10 +183,4 @@ def _imported(program: Path) -> ModuleType:
     root = root_of(program)
     parts = program.resolve().with_suffix("").parts
     name = ".".join(parts[len(root.parts) :] if root else (BENCHMARKS, *parts[-2:]))
-    spec = importlib.util.spec_from_file_location(name, program)
-    assert spec is not None
-    assert spec.loader is not None
-    # Register the module by name, because its functions might be pickled for worker processes.
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return paths.module_at(program, name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import sys
 from pathlib import Path
@@ -31,15 +30,9 @@ def task_data_class(folder: Path) -> type[BaseModel] | None:
         return None
     paths.augment_sys_path()
     name = f"{folder.parent.name}.{folder.name}.{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     earlier = sys.modules.get(name)
-    # Register the module, because pydantic looks up the names in string annotations in `sys.modules`.
-    sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        module = paths.module_at(path, name)
     except (Exception, SystemExit) as error:
         raise DataError(
             f"{path} cannot be imported: {type(error).__name__}: {error}. Correct the file, or install the packages "

@@ -54,7 +54,7 @@ def compute_pass_majority_metrics(
     skipped for that score. A score is binary if all its values are 0 or 1. With an `answer_key`, there is also the
     score `no_answer`: 1 if the answer is missing or empty.
     """
-    score_of = score_fn or _accuracy
+    score_of = score_fn or (lambda row: {"accuracy": row.get("reward")})
     scores = [[_scores(row, score_of, answer_key) for row in rollouts] for rollouts in tasks]
     names = sorted({name for rollouts in scores for attempt in rollouts for name in attempt})
     max_k = max(map(len, tasks), default=0)
@@ -143,10 +143,6 @@ def highest_k_metrics(
             continue
         found.setdefault(int(match["k"]), {})[key] = value
     return found[max(found)] if found else {}
-
-
-def _accuracy(row: JsonObject) -> Mapping[str, float | None]:
-    return {"accuracy": row.get("reward")}
 
 
 def _scores(row: JsonObject, score_of: ScoreFn, answer_key: str | None) -> Scores:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import importlib
-import importlib.util
 import inspect
 import json
 import logging
@@ -37,7 +36,7 @@ from nemo_gym.config.view import CONFIG_PATH_ENV_VAR, set_view, with_defaults
 from nemo_gym.errors import ConfigError, LaunchError, SignatureError, UserError
 from nemo_gym.http.external import ConnectionLimits, limit_connections
 from nemo_gym.memory import settle_memory, tend_memory
-from nemo_gym.paths import roots_from_here
+from nemo_gym.paths import module_at, roots_from_here
 from nemo_gym.schemas.rollout import run_id_of_server
 from nemo_gym.servers.base import SimpleServer, context_of
 from nemo_gym.servers.mcp.endpoint import expose_if_asked
@@ -87,18 +86,16 @@ class Report:
         """Report that the server accepts requests."""
         self._write({"ready": True})
 
-    def failed(self, message: str) -> None:
+    def failed(self, message: str, kind: str = "failed") -> None:
         """Report an error that the user can fix. If there is no launcher, print the error."""
         if self._fd is None:
             print(visible(f"Error: {message}"), file=sys.stderr, flush=True)  # noqa: T201
-        self._write({"failed": message})
+        self._write({kind: message})
 
     def start_failed(self, message: str) -> None:
         """Report why the server's `startup` failed, instead of the traceback that uvicorn would log."""
         logging.getLogger("uvicorn.error").disabled = True
-        if self._fd is None:
-            print(visible(f"Error: {message}"), file=sys.stderr, flush=True)  # noqa: T201
-        self._write({"start_failure": message})
+        self.failed(message, "start_failure")
 
     def close(self) -> None:
         if self._fd is not None:
@@ -301,13 +298,7 @@ def _imported(entrypoint: Path, settings: ProcessSettings) -> ModuleType:
         module = None
     if module is not None and module.__file__ and Path(module.__file__).resolve() == entrypoint:
         return module
-    spec = importlib.util.spec_from_file_location(name, entrypoint)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+    return module_at(entrypoint, name)
 
 
 def complete_server_class(module: ModuleType, settings: ProcessSettings) -> type[SimpleServer]:

@@ -6,8 +6,7 @@ import asyncio
 import heapq
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Self
 
 from nemo_gym.errors import RolloutCancelled, UserError
@@ -287,7 +286,8 @@ class Control:
 
     async def _load(self, chosen: Mapping[TaskKey, Ended], floor: Floor) -> None:
         try:
-            rows = await asyncio.to_thread(_rows_of, self._run.files.materialized, chosen)
+            path = self._run.files.materialized
+            rows = await asyncio.to_thread(lambda: [row for row in rows_in(path) if row.key in chosen])
             self._again.extend(Owed(row.of_attempt(chosen[row.key].attempts), chosen[row.key].cause) for row in rows)
         finally:
             self._loading -= len(chosen)
@@ -305,7 +305,3 @@ class Control:
 
 def _is_of(key: TaskKey, task: int | None, repeat: int | None) -> bool:
     return task in (None, key.task) and repeat in (None, key.repeat)
-
-
-def _rows_of(path: Path, keys: Collection[TaskKey]) -> list[Row]:
-    return [row for row in rows_in(path) if row.key in keys]
