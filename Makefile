@@ -129,12 +129,14 @@ $(MCP_NPM)/.installed:
 	    $(addprefix @modelcontextprotocol/server-,everything filesystem memory))
 	@touch $@
 
+# TRL's adapter for ORS is used without the packages that train.
 ORS_VENV := .venv-ors
 borders-ors: $(ORS_VENV)/.installed
 
 $(ORS_VENV)/.installed:
 	@$(PYTHON) -m venv $(ORS_VENV)
 	@$(ORS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check ors-sdk==0.1.0 openreward==0.1.167
+	@$(ORS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps trl==1.16.0
 	@touch $@
 
 TEXTGAMES_VENV := .venv-textgames

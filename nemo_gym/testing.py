@@ -45,6 +45,7 @@ from nemo_gym.schemas.responses import PLAYED_WITHOUT_MODEL, RESPONSES_PATH, Res
 from nemo_gym.schemas.rollout import GROUP_PATH, Graded
 from nemo_gym.schemas.row import Row
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
+from nemo_gym.servers.also_serve import also_serve_if_asked
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.mcp.endpoint import expose_if_asked
 from nemo_gym.servers.model import SimpleResponsesAPIModel
@@ -308,8 +309,9 @@ async def on_a_port(server: SimpleServer) -> AsyncIterator[str]:
             # Listen now, so that callers wait until the server has started instead of being refused.
             listener.listen()
             # Turn off lifespan events, because the app has already been started.
+            ws = getattr(app, "websockets", "none")
             config = uvicorn.Config(
-                app, http="httptools", lifespan="off", log_config=None, timeout_graceful_shutdown=1
+                app, http="httptools", ws=ws, lifespan="off", log_config=None, timeout_graceful_shutdown=1
             )
             async with answering(config, listener):
                 yield f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -345,6 +347,7 @@ async def _started(server: SimpleServer) -> AsyncIterator[FastAPI]:
 def _app_of(server: SimpleServer) -> FastAPI:
     app = server.setup_webserver()
     expose_if_asked(server, app)
+    also_serve_if_asked(server, app)
     check_bodies(server, app)
     app.add_middleware(_FailureReplies, failures=Failures(_name_of(server), _failure_of(server)))
     server.setup_call_layer(app)

@@ -117,9 +117,13 @@ BUILT_ON = {
     ("local_vllm_model_proxy", "local_vllm_model"),
     ("local_vllm_model_proxy", "vllm_model"),
     ("multiple_intents", "workplace_assistant"),
+    ("openenv", "ors"),
     ("reward_model_preference", "genrm_compare"),
 }
-"""Folders of which the first extends the second one's server, or offers its tools and company."""
+"""Folders of which the first extends the second one's server, or offers its tools and company, or its task routes."""
+ADAPTERS = {"openenv/also_serve.py", "ors/also_serve.py", "ors/episodes.py"}
+"""Files of folders that add routes to the app of any server, as our own endpoint of MCP does."""
+AROUND_AN_APP = {"nemo_gym.calls", "nemo_gym.data", "nemo_gym.errors", "nemo_gym.schemas"}
 
 
 def is_part(name: str) -> bool:
@@ -298,7 +302,9 @@ def test_plugins_import_only_the_public_interface() -> None:
     for path in (path for tier in TIERS for path in sorted((REPOSITORY / tier).rglob("*.py"))):
         tier, folder = path.relative_to(REPOSITORY).parts[:2]
         # Tests of our own folders may also check what a server's process adds to the app.
-        public = OPEN_TO_PLUGINS | ({"nemo_gym.servers", "nemo_gym.web"} if "tests" in path.parts else set())
+        is_adapter = "/".join(path.parts[-2:]) in ADAPTERS
+        public = OPEN_TO_PLUGINS | (AROUND_AN_APP if is_adapter else set())
+        public |= {"nemo_gym.servers", "nemo_gym.web"} if is_adapter or "tests" in path.parts else set()
         packages = tuple(f"{name}." for name in public - {"nemo_gym"})
         for name in imports_of(path):
             if is_ours(name) and name not in public and not name.startswith(packages):

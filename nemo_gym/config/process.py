@@ -11,7 +11,7 @@ from nemo_gym.config.hosts import is_any_address, loopback_of
 from nemo_gym.config.models import Origin, PlacedServer, RunConfig, ServerConfig
 from nemo_gym.config.run_settings import RunSettings
 from nemo_gym.config.secret_values import SecretValues, handed_environment
-from nemo_gym.config.settings import BaseServerConfig, ServerType, http_url
+from nemo_gym.config.settings import RESOURCES_TIER, BaseServerConfig, ServerType, http_url
 from nemo_gym.config.shared_run import SharedRun
 from nemo_gym.config.tls import Tls
 from nemo_gym.jsonl import JsonObject
@@ -73,7 +73,8 @@ class ProcessSettings(PlacedServer):
     def of(cls, run: RunConfig, server: ServerConfig, *, cookie_secret: str, **extra: object) -> Self:
         """Return the settings of one server. All addresses must be known already. `extra` sets further fields."""
         return cls(
-            **{name: getattr(server, name) for name in PlacedServer.model_fields},
+            **{name: getattr(server, name) for name in PlacedServer.model_fields}
+            | {"settings": server.settings | _spoken(run, server)},
             origins=dict(server.origins),
             plain=dict(run.plain),
             addresses={
@@ -100,6 +101,15 @@ class ProcessSettings(PlacedServer):
         """Return all secrets that these settings contain."""
         own = {"cookie_secret": self.cookie_secret, "run_token": self.run_token}
         return SecretValues.of(self.settings, self.plain, self.environment, own)
+
+
+def _spoken(run: RunConfig, server: ServerConfig) -> JsonObject:
+    """Return the setting `also_serve` and the datasets of all agents that use the server. Empty if it is not set."""
+    kinds = server.settings.get("also_serve", run.plain.get("also_serve"))
+    if not kinds or server.type != RESOURCES_TIER:
+        return {}
+    users = [server, *(each for each in run.servers.values() if each.referred("resources_server") == server.name)]
+    return {"also_serve": kinds, "datasets": [dataset.model_dump() for each in users for dataset in each.datasets]}
 
 
 class ServerInstance(BaseModel):

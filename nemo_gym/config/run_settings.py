@@ -231,6 +231,8 @@ class ProcessKeys(Keys):
 
     replicas: int | Literal["auto"] = 1
     """The number of processes of each server that does not set its own `num_workers`. `auto` is one per core."""
+    also_serve: list[str] = Field(default_factory=list)
+    """The `also_serve` of each resources server that does not set its own."""
     process_start_method: Literal["fork", "spawn"] = "fork"
     """How servers start. Forking is faster; `spawn` is for folders whose imports do not survive a fork."""
     launcher: str = "local"

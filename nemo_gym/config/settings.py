@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -161,6 +161,10 @@ class BaseResourcesServerConfig(BaseRunServerInstanceConfig):
     """Whether the server also offers its tools over MCP, at `/mcp`."""
     session_idle_s: float = 3600.0
     """Seconds without a call after which the state of a rollout is deleted."""
+    also_serve: list[str] = Field(default_factory=list)
+    """Protocols of other frameworks that the server also speaks, such as `openenv` and `ors`."""
+    datasets: list[dict[str, Any]] = Field(default_factory=list)
+    """The tasks that `also_serve` offers. Added to them are the datasets of all agents that use the server."""
     group_verification: GroupVerification | None = None
     """Required if the server's class overrides `verify_group`."""
 

@@ -38,6 +38,7 @@ from nemo_gym.http.external import ConnectionLimits, limit_connections
 from nemo_gym.memory import settle_memory, tend_memory
 from nemo_gym.paths import module_at, roots_from_here
 from nemo_gym.schemas.rollout import run_id_of_server
+from nemo_gym.servers.also_serve import also_serve_if_asked
 from nemo_gym.servers.base import SimpleServer, context_of
 from nemo_gym.servers.mcp.endpoint import expose_if_asked
 from nemo_gym.servers.tools.handlers import check_bodies, place_of
@@ -247,6 +248,7 @@ def build_app(server: SimpleServer, settings: ProcessSettings) -> ASGIApp:
     try:
         app = server.setup_webserver()
         expose_if_asked(server, app)
+        also_serve_if_asked(server, app)
         check_bodies(server, app)
     except SignatureError as error:
         raise LaunchError(f"{error.place or settings.folder / settings.entrypoint}: {error}") from error
@@ -411,7 +413,7 @@ def uvicorn_config(app: ASGIApp, *, logs_requests: bool = False) -> uvicorn.Conf
     config = uvicorn.Config(
         app,
         loop="uvloop" if sys.platform != "win32" else "asyncio",
-        ws="none",
+        ws=getattr(app, "websockets", "none"),
         lifespan="on",
         access_log=logs_requests,
         server_header=False,

@@ -170,6 +170,8 @@ class Connection(HttpToolsProtocol):
             self._refusal = refusal
             raise _Refused
         _on_headers_complete(self)
+        if self.parser.should_upgrade() and self._should_upgrade():
+            return
         if self.scope["method"] != "HEAD":
             self.cycle.transport = _ResponseWriter(self.transport)  # type: ignore[assignment]
         self._parsed_scope = self.scope
