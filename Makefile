@@ -22,7 +22,7 @@ endif
 endif
 
 .PHONY: demo train-demo dev docs wheel changelog rl verl engine test test-all test-bare test-litellm test-pages lint lock \
-    viewer borders borders-openenv borders-mcp borders-ors borders-textgames agents clean
+    viewer borders borders-openenv borders-mcp borders-ors borders-textgames borders-verifiers agents clean
 
 demo: $(VENV)/.installed
 	$(BIN)/ng eval run --config $(DEMO_CONFIG) --split example --num-repeats 4 --output results/demo.jsonl --overwrite
@@ -110,7 +110,7 @@ $(VERL_VENV)/.installed: pyproject.toml
 	@touch $@
 
 # Install the packages of other frameworks, each in its own environment, where tests/borders finds them.
-borders: borders-openenv borders-mcp borders-ors borders-textgames
+borders: borders-openenv borders-mcp borders-ors borders-textgames borders-verifiers
 
 OPENENV_VENV := .venv-openenv
 borders-openenv: $(OPENENV_VENV)/.installed
@@ -171,6 +171,15 @@ $(PIP_AGENTS): agents-%:
 	@$(PYTHON) -m venv $(AGENTS)/$*
 	@$(AGENTS)/$*/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGES)
 
+# verifiers prepares the programs of its agents with uv.
+VERIFIERS_VENV := .venv-verifiers
+borders-verifiers: $(VERIFIERS_VENV)/.installed
+
+$(VERIFIERS_VENV)/.installed:
+	@$(PYTHON) -m venv $(VERIFIERS_VENV)
+	@$(VERIFIERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check verifiers==0.4.0 uv
+	@touch $@
+
 # Install vLLM for the CPU and llama.cpp in their own environment (3 GB), and make a model of random weights there.
 # configs/cpu_engine.yaml runs it, and tests/engines finds the engines there. The three packages that are removed again
 # are built for another torch, and would stop vLLM from starting.
@@ -224,5 +233,6 @@ lock:
 	    $(call pinned,requirements.lock requirements-dev.lock)
 
 clean:
-	rm -rf $(VENV) $(RL_VENV) $(VERL_VENV) $(ENGINE_VENV) $(OPENENV_VENV) $(ORS_VENV) $(MCP_NPM) $(AGENTS) $(LITELLM_VENV) results \
+	rm -rf $(VENV) $(RL_VENV) $(VERL_VENV) $(ENGINE_VENV) $(OPENENV_VENV) $(ORS_VENV) $(TEXTGAMES_VENV) $(VERIFIERS_VENV) \
+	    $(MCP_NPM) $(AGENTS) $(LITELLM_VENV) results \
 	    docs/_build dist

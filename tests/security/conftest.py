@@ -27,6 +27,7 @@ from responses_api_agents.best_of_n_agent.app import BestOfNAgent
 from responses_api_agents.harness_agent.app import HarnessAgent
 from responses_api_agents.reflection_agent.app import ReflectionAgent
 from responses_api_agents.single_agent_turn.app import SingleAgentTurnServer
+from responses_api_agents.verifiers_agent.app import VerifiersAgent
 from responses_api_models.local_vllm_model.app import LocalVLLMModel
 from responses_api_models.local_vllm_model_proxy.app import LocalVLLMModelProxy
 from responses_api_models.reward_model.app import RewardModel
@@ -120,6 +121,10 @@ def _agent(name: str) -> SimpleServer:
             HarnessAgent, model=FakeModel(["A"]), servers=[_environment("mcqa")], command=["sh", "-c", ASKS_ONCE],
             files={}, resources_server={"type": "resources_servers", "name": "mcqa"},
         )  # fmt: skip
+    if name == "verifiers_agent":
+        # Its worker is one without verifiers.
+        stub = REPOSITORY / "responses_api_agents" / name / "tests" / "stub.py"
+        return make_server(VerifiersAgent, model=FakeModel(["A"]), taskset="stub", python=str(stub))
     environment = AGENTS[name]
     configs = REPOSITORY / "resources_servers" / environment / "configs"
     run = load([configs / f"{environment}.yaml", SAMPLE_MODEL], skip_dotenv=True, require_servers=True)
