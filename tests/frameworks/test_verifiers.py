@@ -1,4 +1,8 @@
-"""verifiers: it starts a server class without a configuration, and samples through a model server's chat route."""
+"""verifiers 0.4, without the package: the calls of its `NeMoGymTaskset`, made by hand, and a model server's chat.
+
+tests/borders/test_verifiers_taskset.py has the package itself. Its managed mode installs the published package. Here,
+a class of ours is started as that mode starts one: without a configuration.
+"""
 
 from __future__ import annotations
 
