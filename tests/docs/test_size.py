@@ -9,8 +9,8 @@ import pytest
 
 from tests.docs.pages import REPOSITORY
 
-PAGES_AT_MOST = 63
-WORDS_AT_MOST = 62_400
+PAGES_AT_MOST = 64
+WORDS_AT_MOST = 62_600
 """Raise a limit only with a reason: a fact that users look for and that replaces no other."""
 MADE_FROM_CODE = re.compile(r"<!-- made from the code")
 
