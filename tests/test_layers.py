@@ -15,7 +15,7 @@ ROWS = [
     {"published"},
     {"__main__"},
     {"labelling", "launcher.kubernetes", "launcher.ray", "launcher.slurm", "viewer"},
-    {"cli"},
+    {"cli", "gym"},
     {"launcher", "rollouts", "data", "contract", "evaluation", "training", "process"},
     {"servers", "testing"},
     {"harness"},
@@ -86,6 +86,7 @@ ALIASES = {
 
 BORDERS = (
     "data.trackers",
+    "gym",
     "harness",
     "labelling",
     "launcher.kubernetes",
@@ -96,9 +97,9 @@ BORDERS = (
     "viewer",
 )
 """Beginnings of the modules that connect to something outside: a cluster, a hub, another program, people's labels."""
-AROUND_THE_CORE = {"contract", "evaluation", "sandbox", "testing", "training"}
+AROUND_THE_CORE = {"contract", "evaluation", "gym", "sandbox", "testing", "training"}
 """Rooms beside the core: checks of environments, comparisons, sandboxes, rollouts in process, clients of trainers."""
-MOST_LINES, MOST_LINES_OF_CORE = 79_900, 52_400
+MOST_LINES, MOST_LINES_OF_CORE = 80_120, 52_400
 """Lower them when code goes. Raising one needs a reason in the commit."""
 
 OPEN_TO_PLUGINS = {
