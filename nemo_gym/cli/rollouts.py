@@ -215,7 +215,7 @@ def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServ
         printing.note(f"stopped: {summary_line(run.summary)}. {advice}")
         raise
     are_benchmarks = isinstance(run.settings, EndToEndJob) and run.settings.split == "benchmark"
-    shows_all = run.settings.metrics == "all" or len(metrics or ()) == 1
+    shows_all = run.settings.metrics == "all"
     report(run.files, run.summary, metrics, reporter, run.prices, are_benchmarks=are_benchmarks, shows_all=shows_all)
     for warning in run.warnings:
         printing.note(f"warning: {warning}")
@@ -322,6 +322,7 @@ def report(
     from nemo_gym.cli import tables
 
     if metrics:
+        shows_all = shows_all or len(metrics) == 1
         tables.show(
             tables.key_metrics(metrics) if shows_all else tables.agents(metrics, are_benchmarks=are_benchmarks)
         )

@@ -4,7 +4,7 @@ import asyncio
 import socket
 from functools import cached_property
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 from pydantic import ConfigDict, Field
 
 from nemo_gym import (
@@ -56,10 +56,9 @@ class VerifiersAgent(SimpleResponsesAPIAgent):
 
     config: VerifiersAgentConfig
 
-    def setup_webserver(self) -> FastAPI:
-        """Return the app. Look for the interpreter first, so that a missing one is reported at startup."""
+    async def startup(self) -> None:
+        """Look for the interpreter, so that a missing one is reported at once."""
         self.config.interpreter()
-        return super().setup_webserver()
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
         """Reject the call, because an episode needs the task of a row."""
