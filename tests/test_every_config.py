@@ -1,6 +1,5 @@
 """Every YAML file in the repository loads, and each server in it accepts its settings."""
 
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -105,8 +104,7 @@ def test_config_contains_no_addresses_or_keys(path):
         assert "://" not in str(value)
     for place, value in leaves(yaml.safe_load(text) or {}):
         if is_secret_key(place[-1]):
-            # The gateway of a program fills in a placeholder such as {api_key}.
-            assert re.fullmatch(r"\$\{.*|\{\w+\}", str(value)), ".".join(place)
+            assert str(value).startswith("${"), ".".join(place)
 
 
 @each_case("path", CONFIGS)

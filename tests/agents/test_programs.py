@@ -146,12 +146,11 @@ async def test_program_that_dies_has_no_reward(policy, name):
 @pytest.mark.parametrize(
     ("name", "env", "problem"),
     [
-        (
-            "claude-code",
-            {"ANTHROPIC_API_KEY": "", "ANTHROPIC_AUTH_TOKEN": ""},
-            r"exit code 1: .*Not logged in",
-        ),
-        ("codex", {"OPENAI_API_KEY": ""}, "exit code 1: .*OPENAI_API_KEY"),
+        pytest.param(name, env, problem, marks=param(name).marks)
+        for name, env, problem in (
+            ("claude-code", {"ANTHROPIC_API_KEY": ""}, "exit code 1: .*Not logged in"),
+            ("codex", {"OPENAI_API_KEY": ""}, "exit code 1: .*OPENAI_API_KEY"),
+        )
     ],
 )
 async def test_program_without_login_has_no_reward(policy, name, env, problem):
