@@ -101,20 +101,31 @@ class Library:
 
     async def seat(self, game: str) -> Seat:
         """Return the connection to a new process. Raise `EnvironmentFailed` if the library cannot be imported."""
-        async with self._starting:
-            if self._process is None or self._process.returncode is not None:
-                await self.close()
-                await self._start()
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                assert self._control is not None
-                socket.send_fds(self._control, [b"1"], [theirs.fileno()])
+                await self._fork(theirs)
             except OSError as error:
                 ours.close()
                 raise EnvironmentFailed(f"{self.name}: no process for another game ({error})") from error
+            except BaseException:
+                ours.close()
+                raise
         ours.setblocking(False)
         return Seat(f"{self.name}: {game}", *await asyncio.open_unix_connection(sock=ours, limit=MOST_BYTES))
+
+    async def _fork(self, link: socket.socket) -> None:
+        """Fork a process that plays over this socket. Start the library first if it is not running."""
+        async with self._starting:
+            if self._control is not None:
+                # The library may have ended unnoticed, and then the socket reports it.
+                with suppress(OSError):
+                    socket.send_fds(self._control, [b"1"], [link.fileno()])
+                    return
+                await self.close()
+            await self._start()
+            assert self._control is not None
+            socket.send_fds(self._control, [b"1"], [link.fileno()])
 
     async def close(self) -> None:
         """End the process. Those of running games end when their connections are closed."""
