@@ -36,6 +36,7 @@ def prepare(
 ) -> Path:
     """Write `count` rows and return their path.
 
+    library: the library with the game
     game: the library's name of a game; for skyrl-gym, an environment and a JSON Lines file of its rows, `gsm8k:FILE`
     seed: the first seed
     python: the interpreter that has the library
