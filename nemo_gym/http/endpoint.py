@@ -76,8 +76,8 @@ class NeMoGymAsyncOpenAI(BaseModel):
     async def create_chat_completion(self, **kwargs: object) -> JsonObject:
         return await self._call("POST", "/chat/completions", kwargs, read=parsed_completion)
 
-    async def create_completion(self, *, accepts_parts: bool = False, **kwargs: object) -> JsonObject:
-        read = partial(parsed_completion, accepts_parts=accepts_parts)
+    async def create_completion(self, **kwargs: object) -> JsonObject:
+        read = partial(parsed_completion, accepts_parts=bool(kwargs.pop("accepts_parts", False)))
         return await self._call("POST", "/completions", kwargs, read=read)
 
     async def create_response(self, **kwargs: object) -> JsonObject:
