@@ -72,14 +72,14 @@ AGENT = """
 VLLM = "responses_api_models/vllm_model/configs/vllm_model_for_training.yaml"
 
 
-def started(workplace, endpoint):
+def started(workplace, endpoint, *words, model="echo"):
     """Start the environment, two agents and a model server that returns token ids."""
     workplace.environment("counting", COUNTING)
     config = workplace.folder / "resources_servers/counting/configs/counting.yaml"
     config.write_text(config.read_text() + AGENT.format(name="counting") + AGENT.format(name="other"))
     return workplace.start_servers(
         f"+config_paths=[{config},{VLLM}]", f"+policy_base_url={endpoint}/v1", "+policy_api_key=none",
-        "+policy_model_name=echo",
+        f"+policy_model_name={model}", *words,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import pytest
 from nemo_gym.schemas.row import Row
 from nemo_gym.training import TrainingClient
 from tests.endpoint.server import CONTINUED
-from tests.training.test_client import AGENT, COUNTING, VLLM, row
+from tests.training.test_client import row, started
 
 pytestmark = pytest.mark.slow
 
@@ -20,15 +20,9 @@ BOUND = 2
 @pytest.fixture(scope="module")
 def run(shared_workplace, endpoint):
     """The head server of a run whose engine aborts each answer after every five tokens."""
-    shared_workplace.environment("counting", COUNTING)
-    config = shared_workplace.folder / "resources_servers/counting/configs/counting.yaml"
-    config.write_text(config.read_text() + AGENT.format(name="counting"))
     model = "++policy_model.responses_api_models.vllm_model"
-    command = shared_workplace.start_servers(
-        f"+config_paths=[{config},{VLLM}]", f"+policy_base_url={endpoint}/v1", "+policy_api_key=none",
-        "+policy_model_name=aborts-after:5", f"{model}.uses_completions_api=true",
-        f"{model}.partial_rollouts=continue",
-    )  # fmt: skip
+    words = f"{model}.uses_completions_api=true", f"{model}.partial_rollouts=continue"
+    command = started(shared_workplace, endpoint, *words, model="aborts-after:5")
     yield command.head
     command.end()
 
