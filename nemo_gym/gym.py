@@ -29,9 +29,8 @@ from nemo_gym.paths import find
 from nemo_gym.schemas.items import FunctionToolCall, OutputItem, OutputMessage, OutputText
 from nemo_gym.schemas.responses import Response
 from nemo_gym.training.loop_thread import LoopThread
-from nemo_gym.training.trl.environments import NO_SUCH_ROUTE
 from nemo_gym.training.trl.episode import Episode
-from nemo_gym.training.trl.server import OpenServer, running, started
+from nemo_gym.training.trl.server import NO_SUCH_ROUTE, OpenServer, running, started
 
 Action = str | Mapping[str, Any]
 """A text, or a tool call as `{"name": …, "arguments": {…}}`."""
@@ -77,6 +76,8 @@ class Env:
 
     def __init__(self, server: OpenServer, rows: Sequence[JsonObject], call_timeout_s: float) -> None:
         self._server, self._rows, self._call_timeout_s = server, rows, call_timeout_s
+        self._tools: list[Any] | None = None
+        """The tools that the server lists; None if it is a game, or before the first reset."""
         self._next = 0
         self._episode: _Played | None = None
         self._loop = LoopThread()
@@ -121,20 +122,21 @@ class Env:
 
     async def _begun(self, row: JsonObject) -> tuple[str, JsonObject]:
         await self._ended()
-        client, name = self._server.client, self._server.name
-        game = _Game(client, name, row, self._call_timeout_s)
-        if (observation := await game.begin()) is None:
-            with deadline_in(self._call_timeout_s):
-                tools = await get_response_json(await client.get(name, "/tools"))
-            tools = row.get("responses_create_params", {}).get("tools") or tools
+        client, name, params = self._server.client, self._server.name, row.get("responses_create_params", {})
+        observation = None
+        if self._tools is None:
+            game = _Game(client, name, row, self._call_timeout_s)
+            if (observation := await game.begin()) is None:
+                with deadline_in(self._call_timeout_s):
+                    self._tools = await self._server.listed_tools()
+            else:
+                self._episode = game
+        tools = params.get("tools") or self._tools or []
+        if observation is None:
             episode = Episode(client, name, row, tools, self._call_timeout_s)
             await episode.seed()
             self._episode = _Task(episode)
-            observation, info = "", {"row": row, "tools": tools}
-        else:
-            self._episode, info = game, {"row": row, "tools": row.get("responses_create_params", {}).get("tools", [])}
-        text = task_text(row.get("responses_create_params", {}))
-        return "\n\n".join(filter(None, (text, observation))), info
+        return "\n\n".join(filter(None, (task_text(params), observation))), {"row": row, "tools": tools}
 
     async def _ended(self) -> None:
         episode, self._episode = self._episode, None

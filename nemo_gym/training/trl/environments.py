@@ -9,9 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
-from nemo_gym.calls.client import get_response_json
-from nemo_gym.calls.problems import reply_to
-from nemo_gym.errors import EnvironmentFailed, InvalidTask, RolloutError, UsageError
+from nemo_gym.errors import InvalidTask, RolloutError, UsageError
 from nemo_gym.schemas.shapes import ToolDefinition
 from nemo_gym.text import counted
 from nemo_gym.training.loop_thread import LoopThread
@@ -21,8 +19,6 @@ from nemo_gym.training.trl.server import OpenServer, running, started
 from nemo_gym.training.trl.signatures import method_of
 
 logger = logging.getLogger(__name__)
-
-NO_SUCH_ROUTE = (404, 405)
 
 
 def environment(
@@ -89,7 +85,7 @@ class EnvironmentFactory:
         self.loop.start()
         atexit.register(self.close)
         try:
-            self._tools = list(tools) if tools is not None else self.loop.result_of(self._listed_tools())
+            self._tools = list(tools) if tools is not None else self.loop.result_of(server.listed_tools())
             methods = {each["name"]: method_of(each, _call_tool) for each in self._tools}
         except BaseException:
             self.close()
@@ -137,15 +133,6 @@ class EnvironmentFactory:
         episode = Episode(self._server.client, self._server.name, row, self._tools, self._call_timeout_s)
         self.loop.result_of(_begun(before, episode))
         return episode
-
-    async def _listed_tools(self) -> list[ToolDefinition]:
-        name = self._server.name
-        call = self._server.client.get(name, "/tools")
-        reply = await reply_to(
-            call, server=name, during="/tools", otherwise=EnvironmentFailed, tolerates=NO_SUCH_ROUTE
-        )
-        listed = await get_response_json(reply) if reply.ok else []
-        return listed if isinstance(listed, list) else []
 
 
 async def _begun(before: Episode | None, episode: Episode) -> None:

@@ -7,19 +7,22 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.client import ServerClient, get_response_json
+from nemo_gym.calls.problems import reply_to
 from nemo_gym.config.settings import RESOURCES_TIER
 from nemo_gym.config.without_model import graders_of, load_for_grading, only_for
 from nemo_gym.contract.environment import own_config
-from nemo_gym.errors import LaunchError, UsageError
+from nemo_gym.errors import EnvironmentFailed, LaunchError, UsageError
 from nemo_gym.launcher.local import RunningServers, launch
 from nemo_gym.paths import find
+from nemo_gym.schemas.shapes import ToolDefinition
 from nemo_gym.text import did_you_mean_or_all
 from nemo_gym.training.heads import head_at
 
 logger = logging.getLogger(__name__)
 
 WATCH_S = 0.5
+NO_SUCH_ROUTE = (404, 405)
 
 
 class OpenServer:
@@ -35,6 +38,15 @@ class OpenServer:
         self._watching = threading.Thread(target=self._watch, name="nemo_gym servers", daemon=True)
         if started is not None:
             self._watching.start()
+
+    async def listed_tools(self) -> list[ToolDefinition]:
+        """Return the tools that the server lists; none if it has no list."""
+        call = self.client.get(self.name, "/tools")
+        reply = await reply_to(
+            call, server=self.name, during="/tools", otherwise=EnvironmentFailed, tolerates=NO_SUCH_ROUTE
+        )
+        listed = await get_response_json(reply) if reply.ok else []
+        return listed if isinstance(listed, list) else []
 
     def check(self) -> None:
         """Raise `LaunchError` if the server has died and could not be restarted."""
