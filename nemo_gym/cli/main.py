@@ -30,10 +30,10 @@ def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
     """Run the command that the script name or the first arguments select, and return the exit code."""
     # Do this first, because a raw death would leave the warm process behind.
     interrupt_on_signals()
+    codecs.register_error("similar", _similar)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Replace characters that the terminal cannot encode, because an encoding error would end the run.
-            codecs.register_error("similar", _similar)
             stream.reconfigure(errors="similar")
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(VisibleFormatter())

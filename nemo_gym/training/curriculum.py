@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import math
 import random
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from nemo_gym.errors import DataError, UsageError
-from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.jsonl import JsonObject, dump_json, line_digest
 from nemo_gym.training.group import Group
 
 State = Literal["new", "mixed", "solved", "unsolved"]
@@ -169,7 +168,7 @@ class Curriculum(Iterator[JsonObject]):
 
 
 def _digest(value: object) -> str:
-    return hashlib.blake2b(dump_json(value, sorts_keys=True), digest_size=16).hexdigest()
+    return line_digest(dump_json(value, sorts_keys=True)).hex()
 
 
 def _weight(weight: float, index: int) -> float:
