@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import statistics
 import sys
 import time
@@ -191,7 +192,8 @@ def main(words: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
     print(f"learning curve: {options.output}")
-    print(f"rollouts: ng view {options.record}")
+    # Without an activated virtual environment, `ng` is not on the PATH.
+    print(f"look: {os.path.relpath(Path(sys.executable).with_name('ng'))} view {options.record}")
     return 0
 
 
