@@ -60,7 +60,7 @@ $(LITELLM_VENV)/.installed-litellm: $(LITELLM)/requirements.txt requirements.loc
 test-pages: $(DEV)
 	$(PYTEST) -n 4 tests/docs
 
-# All tests, the slow ones too, which wait longer. CI leaves out those that a change cannot break (tests/selection.py).
+# All tests, the slow ones too, which wait longer. CI runs those that a change needs most (tests/selection.py).
 test-all: $(DEV)
 	$(PYTEST) -m alone tests/cluster tests/engines tests/frameworks
 	$(PYTEST) -n 5 -m "not alone"

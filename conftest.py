@@ -25,8 +25,8 @@ from xdist.scheduler import LoadFileScheduling
 
 from nemo_gym.grading.confined import ConfinedPython
 from resources_servers.reasoning_gym.scoring import is_installed
-from tests.costs import measured, recorded, table, write
-from tests.selection import PAGES, Change
+from tests.costs import LEAST_S, measured, recorded, table, write
+from tests.selection import PAGES, Change, Part, Rank, part_of_test
 
 # The time to generate examples depends on the machine.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -43,13 +43,20 @@ THEIRS = (
     "fastapi", "hypothesis", "matplotlib", "omegaconf", "pydantic", "reasoning_gym", "rich", "starlette", "uvicorn"
 )  # fmt: skip
 """Packages that test processes import, besides the folders of this repository."""
-TOGETHER = ("tests/containers/", "tests/engines/", "tests/faults/")
+TOGETHER = ("tests/containers/", "tests/faults/")
 """Folders whose files run in one worker, because they share an image or servers that take long to make."""
+LEFT_OUT = pytest.StashKey[str]()
+"""What `--changed-since` has left out, in words."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("nemo_gym")
-    group.addoption("--changed-since", metavar="REVISION", help="leave out suites that no change since then can break")
+    group.addoption(
+        "--changed-since", metavar="REVISION", help="run the slow tests in the order in which it needs them"
+    )
+    group.addoption(
+        "--within", metavar="SECONDS", type=float, default=600.0, help="of slow tests, with --changed-since"
+    )
     group.addoption("--costs-to", metavar="FILE", type=Path, help="write the seconds of each file; print the longest")
 
 
@@ -96,11 +103,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByPart | Non
     return ByPart(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run the longest files first, so that parallel workers finish at about the same time."""
     if since := config.getoption("--changed-since"):
-        _leave_out_unchanged(config, items, Change(since))
+        _leave_out(config, items, Change(since))
     _skip_without_bubblewrap(items)
     _skip_without_reasoning_gym(items)
     parts = {item: part_of(item.nodeid) for item in items}
@@ -116,7 +123,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Write and print the costs of the files, if asked to."""
+    """Print what was left out; write and print the costs of the files, if asked to."""
+    if LEFT_OUT in config.stash:
+        terminalreporter.write_line(config.stash[LEFT_OUT])
     if path := config.getoption("--costs-to"):
         reports = [each for found in terminalreporter.stats.values() for each in found if hasattr(each, "duration")]
         costs = measured(reports, part_of)
@@ -125,13 +134,45 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.write_line(line)
 
 
-def _leave_out_unchanged(config: pytest.Config, items: list[pytest.Item], change: Change) -> None:
-    needed = {
-        item: change.needs(item.nodeid, _stands_on(item), is_slow=item.get_closest_marker("slow") is not None)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send what a worker has left out to the process that prints the summary."""
+    if hasattr(session.config, "workeroutput") and LEFT_OUT in session.config.stash:
+        session.config.workeroutput["left_out"] = session.config.stash[LEFT_OUT]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    if left_out := getattr(node, "workeroutput", {}).get("left_out"):
+        node.config.stash[LEFT_OUT] = left_out
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], change: Change) -> None:
+    parts = {
+        item: part_of_test(item.nodeid, _stands_on(item), is_slow=item.get_closest_marker("slow") is not None)
         for item in items
     }
-    config.hook.pytest_deselected(items=[item for item, is_needed in needed.items() if not is_needed])
-    items[:] = [item for item, is_needed in needed.items() if is_needed]
+    seconds = _seconds_of(parts)
+    chosen = change.chosen(seconds, config.getoption("--within"))
+    left = [item for item, part in parts.items() if part and part not in chosen]
+    ranks = Counter(change.rank(part) for part in seconds.keys() - chosen)
+    config.stash[LEFT_OUT] = (
+        f"{len(left)} slow tests, which take {sum(seconds.values()) - sum(map(seconds.__getitem__, chosen)):.0f} s, "
+        f"are left out: {ranks[Rank.UNTOUCHED]} files and pages that the change does not touch, "
+        f"{ranks.total() - ranks[Rank.UNTOUCHED]} that it does. `make test-all` runs all."
+    )
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item, part in parts.items() if not part or part in chosen]
+
+
+def _seconds_of(parts: dict[pytest.Item, Part | None]) -> dict[Part, float]:
+    """Return the recorded seconds of each part. Those of a file with several parts are divided by their tests."""
+    slow = {item: part for item, part in parts.items() if part}
+    tests = Counter(part_of(item.nodeid) for item in slow)
+    costs, seconds = recorded(), Counter[Part]()
+    for item, part in slow.items():
+        file = part_of(item.nodeid)
+        seconds[part] += costs.get(file, LEAST_S) / tests[file]
+    return seconds
 
 
 def _stands_on(item: pytest.Item) -> tuple[str, ...]:

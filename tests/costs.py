@@ -9,8 +9,10 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pytest
+if TYPE_CHECKING:
+    import pytest
 
 RECORDED = Path(__file__).with_suffix(".json")
 LEAST_S = 1.0

@@ -1,4 +1,4 @@
-"""A change runs the slow tests, border suites and pages that it touches, and a few of the others."""
+"""Slow tests, border suites and pages run in the order in which a change needs them, as many as fit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import REPOSITORY, all_pages
-from tests.selection import ALWAYS, BORDERS, KEPT, ONE_IN, PAGES, Change
+from tests.selection import ALWAYS, BORDERS, KEPT, PAGES, Change, Part, Rank, part_of_test
 
 CLUSTER = "tests/cluster/test_join.py::test_x"
 SLOW = "tests/grading/test_x.py::test_x"
@@ -39,61 +39,85 @@ def commit(folder: Path) -> str:
     return git(folder, "rev-parse", "HEAD")
 
 
-def runs(folder: Path, test: str, changed: str, stands_on: tuple[str, ...] = (), is_slow: bool = False) -> list[bool]:
-    """Return whether a test runs after a change of a file, for as many commits as there are turns."""
-    needed = list[bool]()
-    for number in range(ONE_IN):
-        since = git(folder, "rev-parse", "HEAD")
-        (folder / changed).write_text(f"# {number}")
-        commit(folder)
-        needed.append(Change(since, folder).needs(test, stands_on, is_slow))
-    return needed
+def changed(folder: Path, path: str) -> Change:
+    """Return the last change: that of one file."""
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    (folder / path).write_text("# changed")
+    commit(folder)
+    return Change("HEAD~1", folder)
+
+
+def part(test: str, stands_on: tuple[str, ...] = (), is_slow: bool = True) -> Part:
+    found = part_of_test(test, stands_on, is_slow)
+    assert found
+    return found
 
 
 @pytest.mark.parametrize(
-    ("test", "changed"),
+    ("test", "path", "rank"),
     [
-        (CLUSTER, "nemo_gym/launcher/local.py"),
-        (PAGE, "nemo_gym/grading/text.py"),
-        (PAGE, "resources_servers/mcqa/app.py"),
-        (PAGE, "docs/a.md"),
-        (PAGE, "requirements.lock"),
-        (CLUSTER, "requirements-dev.lock"),
-        ("tests/web/test_app.py::test_x", "docs/b.md"),
+        (CLUSTER, "nemo_gym/launcher/local.py", Rank.TOUCHED),
+        (CLUSTER, "nemo_gym/grading/text.py", Rank.UNTOUCHED),
+        (CLUSTER, "requirements-dev.lock", Rank.TOUCHED),
+        (PAGE, "nemo_gym/grading/text.py", Rank.TOUCHED),
+        (PAGE, "resources_servers/mcqa/app.py", Rank.TOUCHED),
+        (PAGE, "nemo_gym/launcher/local.py", Rank.UNTOUCHED),
+        (PAGE, "docs/a.md", Rank.CHANGED),
+        (PAGE, "requirements.lock", Rank.TOUCHED),
+        (SLOW, "nemo_gym/grading/text.py", Rank.TOUCHED),
+        (SLOW, "resources_servers/mcqa/app.py", Rank.UNTOUCHED),
+        (SLOW, "tests/grading/test_x.py", Rank.CHANGED),
+        (SLOW_OF_SERVER, "resources_servers/mcqa/app.py", Rank.TOUCHED),
+        ("tests/security/test_x.py::test_x", "docs/a.md", Rank.KEPT),
     ],
 )
-def test_touched_tests_run_after_every_commit(repository, test, changed):
-    assert runs(repository, test, changed) == [True] * ONE_IN
-
-
-@pytest.mark.parametrize("test", [CLUSTER, PAGE, SLOW, SLOW_OF_SERVER])
-def test_untouched_tests_run_once_in_a_round(repository, test):
-    assert sorted(runs(repository, test, "nemo_gym/jsonl.py", is_slow=True)) == [False] * (ONE_IN - 1) + [True]
+def test_rank_says_how_much_a_change_needs_a_test(repository, test, path, rank):
+    assert changed(repository, path).rank(part(test)) == rank
 
 
 @pytest.mark.parametrize(
-    ("test", "changed"),
-    [
-        (SLOW, "nemo_gym/grading/text.py"),
-        (SLOW_OF_SERVER, "resources_servers/mcqa/app.py"),
-        ("tests/security/test_x.py::test_x", "docs/a.md"),
-    ],
+    ("path", "rank"),
+    [("resources_servers/mcqa/app.py", Rank.TOUCHED), ("nemo_gym/grading/text.py", Rank.UNTOUCHED)],
 )
-def test_touched_or_kept_slow_tests_run_after_every_commit(repository, test, changed):
-    assert runs(repository, test, changed, is_slow=True) == [True] * ONE_IN
+def test_marked_tests_depend_on_what_they_stand_on(repository, path, rank):
+    marked = part("tests/rollouts/test_a.py::test_x[mcqa]", ("resources_servers/mcqa/", "nemo_gym/data/"))
+    assert changed(repository, path).rank(marked) == rank
 
 
 @pytest.mark.parametrize(
-    ("changed", "turns"), [("resources_servers/mcqa/app.py", ONE_IN), ("nemo_gym/grading/text.py", 1)]
+    "test", ["tests/web/test_app.py::test_x", f"{PAGES}::test_page_does_what_it_shows[README.md]"]
 )
-def test_marked_tests_run_if_what_they_stand_on_changes(repository, changed, turns):
-    needed = runs(repository, "tests/test_a.py::test_x[mcqa]", changed, ("resources_servers/mcqa/", "nemo_gym/data/"))
-    assert sum(needed) == turns
+def test_fast_tests_and_the_first_page_always_run(test):
+    assert part_of_test(test) is None
+
+
+def test_what_a_change_needs_comes_first(repository):
+    change = changed(repository, "nemo_gym/grading/text.py")
+    kept, touched, untouched = part("tests/faults/test_x.py::test_x"), part(SLOW), part(CLUSTER)
+    seconds = {untouched: 10.0, touched: 10.0, kept: 10.0}
+    assert change.chosen(seconds, 30) == {kept, touched, untouched}
+    assert change.chosen(seconds, 29) == {kept, touched}
+    assert change.chosen(seconds, 19) == {kept}
+    assert change.chosen(seconds, 5) == {kept}, "the first one runs however long it takes"
+    assert change.chosen({**seconds, touched: 25.0}, 20) == {kept, untouched}, (
+        "a short one fills what a long one leaves"
+    )
+
+
+def test_commits_in_a_row_run_every_file(repository):
+    seconds = {part(f"tests/grading/test_{name}.py::test_x"): 1.0 for name in "abcdefghij"}
+    chosen = []
+    for _ in range(12):
+        commit(repository)
+        assert Change("HEAD", repository).chosen(seconds, 3) == Change("HEAD", repository).chosen(seconds, 3)
+        chosen.append(Change("HEAD", repository).chosen(seconds, 3))
+    assert {len(some) for some in chosen} == {3}
+    assert set.union(*chosen) == seconds.keys()
 
 
 def test_uncommitted_change_counts(repository):
     (repository / "nemo_gym/launcher/local.py").write_text("changed")
-    assert Change("HEAD", repository).needs(CLUSTER)
+    assert Change("HEAD", repository).rank(part(CLUSTER)) == Rank.TOUCHED
 
 
 def test_suites_and_what_they_stand_on_exist():

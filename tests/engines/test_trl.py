@@ -15,12 +15,8 @@ from tests.trl_python import OFFLINE, python_with_trl
 pytestmark = [
     pytest.mark.alone,
     pytest.mark.slow,
-    pytest.mark.stands_on(
-        "examples", "nemo_gym/training", "responses_api_models/local_vllm_model", "responses_api_models/vllm_model",
-        "docs/training/real_engine.md",
-    ),
     pytest.mark.timeout(2 * LIMIT_S),
-]  # fmt: skip
+]
 
 ROUNDING = 1e-4
 """The largest difference of log-probabilities that two programs may compute in float32."""
