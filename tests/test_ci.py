@@ -8,6 +8,7 @@ import pytest
 
 CI = Path(__file__).parents[1] / ".ci"
 SCRIPT = (CI / "run").read_text()
+QUICK = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 CLEANUP = next(line for line in SCRIPT.splitlines() if line.startswith("trap "))
 
 
@@ -51,7 +52,7 @@ def test_it(number):
     done = subprocess.run(
         [CI / "tests", "60"],
         cwd=tmp_path,
-        env={"PYTHON": sys.executable, "FLAKY": "flaky", "PATH": "/usr/bin:/bin"},
+        env={"PYTHON": sys.executable, "FLAKY": "flaky", "PATH": "/usr/bin:/bin", **QUICK},
         capture_output=True,
         text=True,
         check=False,
@@ -64,4 +65,4 @@ def test_it(number):
 def test_nothing_selected_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "test_none.py").touch()
     command = [CI / "tests", "60", "-m", "absent"]
-    assert subprocess.run(command, cwd=tmp_path, env={"PYTHON": sys.executable}, check=False).returncode == 5
+    assert subprocess.run(command, cwd=tmp_path, env={"PYTHON": sys.executable, **QUICK}, check=False).returncode == 5

@@ -10,6 +10,7 @@ from nemo_gym.errors import ConfigPathNotFoundError, UsageError
 LAKE = "gymnasium:FrozenLake-v1"
 
 
+@pytest.mark.slow
 def test_rows_are_made_anew_unless_the_run_is_resumed(workplace):
     command = ["eval", "run", "--from", LAKE, "--split", "validation", "--model-type", "sample_model", "--limit", "2"]
     finished = workplace.run("ng", *command, "--output", "results/a.jsonl")
@@ -26,6 +27,7 @@ def test_rows_are_made_anew_unless_the_run_is_resumed(workplace):
     assert made.read_bytes() == rows + b"\n"
 
 
+@pytest.mark.slow
 def test_rows_of_a_file_replace_those_of_the_environment(workplace):
     row = {"responses_create_params": {"input": "Go right."}, "seed": 41}
     (workplace.folder / "rows.jsonl").write_bytes(orjson.dumps(row))
