@@ -31,7 +31,7 @@ demo: $(VENV)/.installed
 train-demo: $(VENV)/.installed
 	$(BIN)/python examples/grpo_table.py
 
-# Install the packages of all environments and of the tests.
+# Install the packages of all environments and of the tests, as byte code, too: tests start thousands of processes.
 dev: $(DEV)
 
 # Four workers on two cores, because tests spend a third of their time waiting. Crashed workers are replaced only twice,
@@ -213,7 +213,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml | $(BIN)/python
 LOCKS := -r requirements.lock -r requirements-dev.lock $(NATIVE)
 $(DEV): requirements.lock requirements-dev.lock requirements-native.lock pyproject.toml | $(BIN)/python
 	@$(if $(NATIVE),,echo "a C compiler (cc) or the Python headers are missing: reasoning-gym is not installed, and its tests are skipped")
-	@$(call install,$(LOCKS))
+	@export UV_COMPILE_BYTECODE=1 UV_COMPILE_BYTECODE_TIMEOUT=600; $(call install,$(LOCKS))
 	@touch $@ $(VENV)/.installed
 
 $(BIN)/python:

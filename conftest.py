@@ -10,11 +10,9 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +37,6 @@ pytest_plugins = ["tests.data.fake_hub"]
 REPOSITORY = Path(__file__).parent
 ENDPOINT = REPOSITORY / "tests" / "endpoint" / "server.py"
 OURS = ("nemo_gym", "resources_servers", "responses_api_agents", "responses_api_models")
-THEIRS = (
-    "fastapi", "hypothesis", "matplotlib", "omegaconf", "pydantic", "reasoning_gym", "rich", "starlette", "uvicorn"
-)  # fmt: skip
-"""Packages that test processes import, besides the folders of this repository."""
 TOGETHER = ("tests/containers/", "tests/faults/")
 """Folders whose files run in one worker, because they share an image or servers that take long to make."""
 LEFT_OUT = pytest.StashKey[str]()
@@ -63,17 +57,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Compile once the modules that hundreds of processes import.
 
-    With PYTHONDONTWRITEBYTECODE each process compiles them again, which takes a third of a server's start. Their byte
-    code then goes to a temporary folder, not into the checkout. Modules written by tests are not cached, because two
-    versions may have the same size and modification time.
+    With PYTHONDONTWRITEBYTECODE each process compiles them again, which takes a third of a server's start. `make dev`
+    has compiled the packages of others. Modules written by tests are not cached, because two versions may have the same
+    size and modification time.
     """
     if sys.dont_write_bytecode and not hasattr(config, "workerinput"):
-        sys.pycache_prefix = str(Path(tempfile.gettempdir(), f"nemo_gym-bytecode-{os.getuid()}"))
-        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
-        specs = [spec for name in THEIRS if (spec := find_spec(name)) is not None]
-        packages = [folder for spec in specs for folder in spec.submodule_search_locations or ()]
-        for folder in [*(REPOSITORY / name for name in OURS), *packages]:
-            compileall.compile_dir(folder, quiet=2)
+        for name in OURS:
+            compileall.compile_dir(REPOSITORY / name, quiet=2)
     sys.dont_write_bytecode = False
     # Background jobs ignore these signals, and so would the commands that tests start and interrupt.
     for number in (signal.SIGINT, signal.SIGHUP):
