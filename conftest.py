@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Compile once the modules that hundreds of processes import.
 
     With PYTHONDONTWRITEBYTECODE each process compiles them again, which takes a third of a server's start. `make dev`
-    has compiled the packages of others. Modules written by tests are not cached, because two versions may have the same
+    has compiled all other packages. Modules written by tests are not cached, because two versions may have the same
     size and modification time.
     """
     if sys.dont_write_bytecode and not hasattr(config, "workerinput"):

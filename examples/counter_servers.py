@@ -40,13 +40,13 @@ def endpoint(url: str) -> dict[str, Any]:
 
 
 @contextmanager
-def counter_servers(policy: dict[str, Any]) -> Iterator[str]:
+def counter_servers(policy: dict[str, Any], environment: str = CONFIG) -> Iterator[str]:
     """Start environment, agent and model server, and yield the address of their head server."""
     settings = {
         **policy,
-        "config_paths": [CONFIG, *policy["config_paths"]],
+        "config_paths": [environment, *policy["config_paths"]],
         "head_server": {"host": "127.0.0.1", "port": 0},
-        AGENT: {"responses_api_agents": {"simple_agent": {"max_steps": 2}}},
+        **({AGENT: {"responses_api_agents": {"simple_agent": {"max_steps": 2}}}} if environment == CONFIG else {}),
     }
     with RunHelper() as servers:
         servers.start(

@@ -11,7 +11,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
@@ -56,18 +56,24 @@ class PolicyServer:
         self._model = model
         self._tokenizer = tokenizer
         self._waiting: list[Asked] = []
+        self._sampling = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
         routes = [
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
             Route("/v1/models", self._models),
         ]
         app = Starlette(routes=routes, lifespan=self._lifespan)
-        self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+        self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=10))
         self._thread = threading.Thread(target=self._server.run, args=([self._listener],), daemon=True)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}/v1"
+
+    def load(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Replace the model's weights between two batches."""
+        with self._sampling:
+            self._model.load_state_dict(weights)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -155,7 +161,7 @@ class PolicyServer:
             self._arrived.clear()
             batch, self._waiting = self._waiting, []
             try:
-                completions = await asyncio.to_thread(self._sample, batch)
+                completions = await asyncio.to_thread(self._sampled, batch)
             except Exception as error:  # noqa: BLE001 - each request fails with it
                 for asked in batch:
                     asked.answer.set_exception(error)
@@ -163,6 +169,10 @@ class PolicyServer:
             for asked, sampled in zip(batch, completions, strict=True):
                 if not asked.answer.done():
                     asked.answer.set_result(sampled)
+
+    def _sampled(self, batch: list[Asked]) -> list[Sampled]:
+        with self._sampling:
+            return self._sample(batch)
 
     @torch.no_grad()
     def _sample(self, batch: list[Asked]) -> list[Sampled]:

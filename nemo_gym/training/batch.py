@@ -17,7 +17,7 @@ from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.rollouts.runner import AttemptLimits, run_to_its_end
 from nemo_gym.schemas.row import Row
 from nemo_gym.training.group import Group, Rollout
-from nemo_gym.training.policies import PolicyRunner
+from nemo_gym.training.policies import PolicyRunner, is_cancelled
 from nemo_gym.training.record import TrainingRecord
 
 FailedRollouts = Literal["mask", "drop", "raise"]
@@ -40,6 +40,15 @@ class _Open:
         self.row = row
         self.rollouts: list[Rollout | None] = [None] * repeats
         self.left = repeats
+        self.running: set[asyncio.Task[Record]] = set()
+        self.why_cancelled: str | None = None
+        self.deadline: asyncio.TimerHandle | None = None
+
+    def cancel(self, why: str) -> None:
+        """Cancel the rollouts that have not ended. They count as failed."""
+        self.why_cancelled = why
+        for each in self.running:
+            each.cancel()
 
 
 class Batch:
@@ -55,15 +64,20 @@ class Batch:
         in_flight: int,
         failed_rollouts: FailedRollouts,
         record: TrainingRecord | None = None,
+        group_timeout_s: float | None = None,
         may_begin: Callable[[], float] = lambda: math.inf,
     ) -> None:
-        """`may_begin` returns how many groups may begin by now. It is asked again when the trainer takes a group."""
+        """`may_begin` returns how many groups may begin by now. It is asked again when the trainer takes a group.
+
+        What is left of a group `group_timeout_s` after its first rollout has begun is cancelled.
+        """
         self._runner = runner
         self._groups = groups
         self._limits = limits
         self._watch = watch
         self._failed_rollouts = failed_rollouts
         self._record = record
+        self._group_timeout_s = group_timeout_s
         self._may_begin = may_begin
         self._begun = 0
         self.open: set[_Open] = set()
@@ -90,6 +104,13 @@ class Batch:
             if (group := self._ended.get_nowait()) is not None:
                 yield group
 
+    def cancel(self, row: JsonObject) -> int:
+        """Cancel the open groups of a row as the trainer passed it. Return the number of cancelled rollouts."""
+        groups = [each for each in self.open if each.row == row]
+        for group in groups:
+            group.cancel("the trainer has cancelled its group")
+        return sum(group.left for group in groups)
+
     async def run(self, tasks: Iterator[Task], repeats: int) -> None:
         """Run all rollouts. Raise the first error that ends the batch."""
         try:
@@ -107,6 +128,7 @@ class Batch:
                         for repeat in range(repeats):
                             await self._place()
                             members.create_task(self._member(opened, task.row.of_repeat(repeat)))
+                            self._limit(opened)
                 watching.cancel()
         except BaseExceptionGroup as errors:
             raise first_of(errors) from None
@@ -127,15 +149,35 @@ class Batch:
             self._was_taken.clear()
             await self._was_taken.wait()
 
+    def _limit(self, group: _Open) -> None:
+        """Set the deadline of a group when its first rollout begins."""
+        if (limit_s := self._group_timeout_s) is not None and group.deadline is None and group.left:
+            why = f"its group was not complete {limit_s:g} s after its first rollout began (group_timeout_s)"
+            group.deadline = asyncio.get_running_loop().call_later(limit_s, group.cancel, why)
+
     async def _member(self, group: _Open, row: Row) -> None:
         try:
-            record = await run_to_its_end(
-                self._runner, row, self._limits, on_repeat=self._repeat, on_lost=self._watch.confirm
-            )
+            record = await self._record_of(group, row)
         finally:
             self._places.release()
         async for ended, final in self._groups.end(row, record):
             self._end(group, ended, final)
+
+    async def _record_of(self, group: _Open, row: Row) -> Record:
+        """Run the attempts of a rollout, unless its group is cancelled."""
+        if group.why_cancelled is None:
+            attempts = asyncio.create_task(
+                run_to_its_end(self._runner, row, self._limits, on_repeat=self._repeat, on_lost=self._watch.confirm)
+            )
+            group.running.add(attempts)
+            try:
+                return await attempts
+            except asyncio.CancelledError:
+                if group.why_cancelled is None or is_cancelled():
+                    raise
+            finally:
+                group.running.discard(attempts)
+        return self._runner.cancelled(row, group.why_cancelled)
 
     def _repeat(self, record: Record) -> None:
         if self._record is not None:
@@ -158,6 +200,8 @@ class Batch:
 
     def _complete(self, opened: _Open) -> None:
         self.open.discard(opened)
+        if opened.deadline is not None:
+            opened.deadline.cancel()
         rollouts = [each for each in opened.rollouts if each is not None]
         failed = sum(each.failure is not None for each in rollouts)
         if self._failed_rollouts == "drop":

@@ -31,7 +31,7 @@ from nemo_gym.training.batch import Batch, FailedRollouts, Task
 from nemo_gym.training.checkpoint import group_of, state_of
 from nemo_gym.training.group import Group, Rollout
 from nemo_gym.training.heads import head_at
-from nemo_gym.training.loop_thread import LoopThread
+from nemo_gym.training.loop_thread import LoopThread, ResultT
 from nemo_gym.training.policies import Policies, PolicyRunner
 from nemo_gym.training.record import TrainingRecord
 from nemo_gym.training.selection import Keep, Selection
@@ -90,6 +90,7 @@ class TrainingClient:
         """Complete groups that an earlier call of `rollouts` had no need of."""
         self._owed: deque[JsonObject] = deque()
         """The rows of the groups that an earlier call has cancelled."""
+        self._batches: set[Batch] = set()
         self.selection: Selection | None = None
         """What has become of the groups of the latest call of `rollouts`."""
         self._rows = 0
@@ -215,6 +216,7 @@ class TrainingClient:
         wanted: int | None = None,
         keep: Keep = lambda group: True,
         most: float = 3.0,
+        group_timeout_s: float | None = None,
     ) -> AsyncGenerator[Group, None]:
         """Yield the group of each row as soon as all of its `repeats` rollouts have ended.
 
@@ -228,6 +230,9 @@ class TrainingClient:
         `lambda group: group.std > 0`. The others are dropped, and further rows begin in their place, up to `most`
         times `wanted`. Then the groups that still run are cancelled. Their rows, and complete groups that are too
         many, come first in the next call. `selection` counts all of them.
+
+        `group_timeout_s` limits the seconds of a group from the begin of its first rollout. What still runs then is
+        cancelled and counts as failed, so the group comes with the rollouts that have ended.
 
         Raises `InvalidTask` for a row without a valid agent, and `LaunchError` if the run has ended. If
         `failed_rollouts` is "raise", also raises the failure of a rollout.
@@ -249,7 +254,8 @@ class TrainingClient:
         report: Callable[[Group], None] = getattr(rows, "report", lambda group: None)
         chosen = self.selection = Selection(math.inf if wanted is None else wanted, keep, most)
         batch = Batch(runner, groups, limits, watch, in_flight=at_once, failed_rollouts=self._failed_rollouts,
-                      record=self._record, may_begin=lambda: chosen.may_begin)  # fmt: skip
+                      record=self._record, group_timeout_s=group_timeout_s,
+                      may_begin=lambda: chosen.may_begin)  # fmt: skip
         while self._carried and not chosen.is_complete:
             chosen.kept, chosen.carried = chosen.kept + 1, chosen.carried + 1
             yield self._fresh(self._carried.popleft())
@@ -257,6 +263,7 @@ class TrainingClient:
             return
         tasks = islice(self._prepared(chain(self._again(), self._read(rows)), sampling or {}, repeats), chosen.limit)
         running = asyncio.create_task(batch.run(tasks, repeats))
+        self._batches.add(batch)
         try:
             while not chosen.is_complete:
                 if (group := await batch.next_group()) is None:
@@ -272,8 +279,16 @@ class TrainingClient:
             self._owed += (each.row for each in batch.open)
             chosen.cancelled = len(batch.open)
         finally:
+            self._batches.discard(batch)
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
+
+    def cancel(self, row: JsonObject) -> int:
+        """Cancel what still runs of the groups of a row, and return how many rollouts that are.
+
+        They count as failed, so the group comes at once, with the rollouts that have ended.
+        """
+        return sum(batch.cancel(row) for batch in self._batches)
 
     def _fresh(self, group: Group) -> Group:
         """Return a group with the rollouts masked or dropped that are too stale by now."""
@@ -389,21 +404,13 @@ class SyncTrainingClient:
         """See `TrainingClient.staleness`."""
         return self._client.staleness(rollout)
 
-    def set_policy(
-        self,
-        urls: str | Sequence[str] | None = None,
-        model: str | None = None,
-        *,
-        api_key: str | None = None,
-        version: int | None = None,
-    ) -> None:
+    def set_policy(self, *urls: Any, **settings: Any) -> None:
         """Begin a new version of the policy; see `TrainingClient.set_policy`."""
+        self._within_loop(lambda: self._client.set_policy(*urls, **settings))
 
-        async def within_loop() -> None:
-            self._client.set_policy(urls, model, api_key=api_key, version=version)
-
-        self._check_open()
-        self._loop.result_of(within_loop())
+    def cancel(self, row: JsonObject) -> int:
+        """Cancel what still runs of the groups of a row; see `TrainingClient.cancel`."""
+        return self._within_loop(lambda: self._client.cancel(row))
 
     def state_dict(self) -> JsonObject:
         """Return the state of the client between two steps; see `TrainingClient.state_dict`."""
@@ -415,12 +422,14 @@ class SyncTrainingClient:
 
     def note(self, **fields: object) -> None:
         """Add facts about the training to the record; see `TrainingClient.note`."""
+        self._within_loop(lambda: self._client.note(**fields))
 
-        async def within_loop() -> None:
-            self._client.note(**fields)
+    def _within_loop(self, call: Callable[[], ResultT]) -> ResultT:
+        async def within_loop() -> ResultT:
+            return call()
 
         self._check_open()
-        self._loop.result_of(within_loop())
+        return self._loop.result_of(within_loop())
 
     def _check_open(self) -> None:
         if not self._loop.is_running:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.context.policy import Policy
 from nemo_gym.errors import RolloutCancelled, UsageError
-from nemo_gym.jsonl import loads_exact
+from nemo_gym.jsonl import JsonObject, loads_exact
 from nemo_gym.rollouts.outcome import Record
 from nemo_gym.rollouts.recorded_tokens import RecordedTokens
 from nemo_gym.rollouts.runner import Runner, failed
-from nemo_gym.schemas.row import POLICY_KEYS, Row
+from nemo_gym.schemas.row import POLICY_KEYS, Row, TaskKey
 from nemo_gym.training.trajectory import POLICY_MOMENTS_KEY
 
 CONFIGURED = Policy()
@@ -38,7 +38,7 @@ class Source:
 
     def begin(self, version: int) -> None:
         self.version = version
-        self.moments.append((round(time.time(), 3), version))
+        self.moments.append((round(time.time(), 6), version))
 
 
 class Policies:
@@ -120,6 +120,15 @@ class Policies:
         self._sources = {policy: source for policy, source in known if source.sampling or policy in current}
 
 
+def is_cancelled() -> bool:
+    """Return whether the running task itself is cancelled, not only one for which it waits."""
+    return (own := asyncio.current_task()) is not None and own.cancelling() > 0
+
+
+def _versions(begin: int, end: int, moments: list[tuple[float, int]]) -> JsonObject:
+    return {"policy_version": begin, "policy_version_at_end": end, POLICY_MOMENTS_KEY: moments}
+
+
 class PolicyRunner(Runner):
     """A runner that gives each rollout one of the trainer's policies, and records the policy's version in the row."""
 
@@ -137,17 +146,25 @@ class PolicyRunner(Runner):
         super().__init__(client, rollout_timeout_s=rollout_timeout_s, loads=loads_exact, tokens=tokens)
         self._policies = policies
         self._max_staleness = max_staleness
+        self._began: dict[TaskKey, int] = {}
+        """The version with which the latest attempt of each running rollout began."""
+
+    def cancelled(self, row: Row, why: str) -> Record:
+        """Return the record of a rollout that was cancelled between or during its attempts."""
+        newest = self._policies.version
+        record = failed(row.without_policy(), RolloutCancelled(why))
+        record.row.fields.update(_versions(self._began.pop(row.key, newest), newest, []))
+        return record
 
     async def run(self, row: Row) -> Record:
         """Run one attempt of a rollout to its end, with the row's policy or else the least busy current one."""
         with self._policies.sampling(row) as (sent, source):
             version, known = source.version, len(source.moments) - 1
+            self._began[row.key] = version
             is_bounded = math.isfinite(self._max_staleness)
             record = await (self._until_stale(sent, version) if is_bounded else super().run(sent))
-            record.row.fields.update({
-                "policy_version": version, "policy_version_at_end": source.version,
-                POLICY_MOMENTS_KEY: source.moments[known:],
-            })  # fmt: skip
+            record.row.fields.update(_versions(version, source.version, source.moments[known:]))
+        del self._began[row.key]
         return record
 
     async def _until_stale(self, sent: Row, version: int) -> Record:
@@ -157,7 +174,7 @@ class PolicyRunner(Runner):
             try:
                 return await attempt
             except asyncio.CancelledError:
-                if (own := asyncio.current_task()) is not None and own.cancelling():
+                if is_cancelled():
                     raise
                 newest = self._policies.version
                 reason = f"too stale: version {version} of the policy began it, and version {newest} is newest"

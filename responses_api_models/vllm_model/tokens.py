@@ -35,7 +35,7 @@ def span_since(began_at: float, completion: JsonObject) -> JsonObject:
     """Return the span of time of a call, with the version of the weights if the engine reports it, as SGLang does."""
     metadata = completion.get("metadata")
     version = metadata.get("weight_version") if isinstance(metadata, dict) else None
-    span: JsonObject = {"began_at": round(began_at, 3), "ended_at": round(time.time(), 3)}
+    span: JsonObject = {"began_at": round(began_at, 6), "ended_at": round(time.time(), 6)}
     return span if version is None else {**span, "weight_version": str(version)}
 
 

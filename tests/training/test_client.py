@@ -41,6 +41,7 @@ class VerifyRequest(BaseVerifyRequest):
 
     pause_s: float = 0.0
     fails_at: int = -1
+    stuck_at: int = -1
 
 
 class VerifyResponse(BaseVerifyResponse):
@@ -54,9 +55,10 @@ class Counting(SimpleResourcesServer):
     async def verify(self, body: VerifyRequest) -> VerifyResponse:
         self._running += 1
         self._most = max(self._most, self._running)
-        await asyncio.sleep(body.pause_s)
+        repeat = body.model_extra["_ng_rollout_index"]
+        await asyncio.sleep(3600.0 if repeat == body.stuck_at else body.pause_s)
         self._running -= 1
-        if body.model_extra["_ng_rollout_index"] == body.fails_at:
+        if repeat == body.fails_at:
             raise RuntimeError("the grading broke")
         reward = float("!" in body.response.output_text)
         return VerifyResponse(**body.model_dump(), reward=reward, most=self._most)
@@ -191,6 +193,44 @@ async def test_closing_the_iterator_cancels_running_rollouts(run):
         async with aclosing(client.rollouts([row("hm"), row("slow", pause_s=3600.0)])) as groups:
             await anext(groups)
         assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+
+async def test_rest_of_a_group_is_cancelled_at_its_deadline(run):
+    rows = [row("ho!", stuck_at=1), row("hm")]
+    async with TrainingClient(run) as client:
+        groups = {group.row.get("stuck_at"): group for group in await groups_of(client, rows, 3, group_timeout_s=2.0)}
+    stuck = groups[1].rollouts[1]
+    assert str(stuck.failure) == "its group was not complete 2 s after its first rollout began (group_timeout_s)"
+    assert (stuck.reward, stuck.policy_version, stuck.trajectory().is_masked) == (None, 0, True)
+    for group in groups.values():
+        assert len(group.rewards) + group.failed == len(group.rollouts) == 3
+
+
+async def test_rest_of_a_group_is_cancelled_by_its_row(run):
+    rows = [row("ho!", stuck_at=1), row("hm")]
+    async with TrainingClient(run, failed_rollouts="drop") as client, aclosing(client.rollouts(rows, 3)) as groups:
+        assert (await anext(groups)).row is rows[1]
+        assert client.cancel(row("ho!")) == 0
+        cancelled = client.cancel(rows[0])
+        assert client.cancel(rows[0]) == cancelled >= 1
+        group = await anext(groups)
+        assert (group.row is rows[0], group.failed, group.rewards) == (True, cancelled, [1.0] * (3 - cancelled))
+        assert client.cancel(rows[0]) == 0
+
+
+async def test_rollouts_of_a_cancelled_group_do_not_begin(run, tmp_path):
+    rows = [row("ho!", stuck_at=0), row("hm")]
+    record = tmp_path / "train.jsonl"
+    async with TrainingClient(run, in_flight=1, record=record) as client:
+        groups = client.rollouts(rows, 3)
+        waiting = asyncio.create_task(anext(groups))
+        while client.cancel(rows[0]) < 3:  # noqa: ASYNC110 - until the group has begun
+            await asyncio.sleep(0)
+        assert [(each.failure.failure_class, each.policy_version) for each in (await waiting).rollouts] == [
+            ("cancelled", 0)] * 3  # fmt: skip
+        assert (await anext(groups)).rewards == [0.0] * 3
+        assert await anext(groups, None) is None
+    assert [Row(line).key.repeat for line in read_rows(RunFiles(results=record).failures)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A training with random weight updates, aborted answers, failures and pauses: nothing is lost, versions are right."""
+"""A training with random updates, aborts, failures, cancellations and endless tools: nothing is lost or too old."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ def run(shared_workplace, endpoint):
 
 
 def rows(rng, read):
-    """Yield endless rows. Some rollouts are slow, and some fail."""
+    """Yield endless rows. Some rollouts are slow, some never end, and some fail."""
     for number in count():
-        read.append(number)
         pause, fails = rng.choice([0.0, 0.0, 0.1]), rng.choice([-1, -1, -1, 0, 1])
-        yield row("Go on.", number=number, pause_s=pause, fails_at=fails)
+        stuck = rng.choice([-1, -1, -1, -1, 0])
+        read.append(row("Go on.", number=number, pause_s=pause, fails_at=fails, stuck_at=stuck))
+        yield read[-1]
 
 
 def check(client, group):
@@ -63,14 +64,16 @@ async def test_random_training_loses_nothing_and_knows_each_version(run, seed):
     source = rows(rng, read)
     async with TrainingClient(run, in_flight=8, max_staleness=BOUND, attempts=1) as client:
         for _ in range(5):
-            async for group in client.rollouts(source, 2, wanted=4, keep=keep, most=10.0):
+            async for group in client.rollouts(source, 2, wanted=4, keep=keep, most=10.0, group_timeout_s=1.0):
                 check(client, group)
                 taken.append(group.row["number"])
                 if rng.random() < 0.4:
                     client.set_policy()
+                if rng.random() < 0.3:
+                    client.cancel(rng.choice(read))
         state = client.state_dict()
     waiting = [each["row"]["number"] for each in state["carried"]] + [each["number"] for each in state["owed"]]
     assert len(taken) == len(set(taken)) == 20
     # Each row that was read was trained on, was dropped, or waits for the next step.
     dropped = [number for number, is_kept in judged.items() if not is_kept]
-    assert sorted([*taken, *dropped, *waiting]) == read
+    assert sorted([*taken, *dropped, *waiting]) == [each["number"] for each in read]
