@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import cycle, product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from nemo_gym import Split, run_prepare, split_rows
 from nemo_gym.jsonl import write_rows
 
 SUBMIT = "submit_document"
-FORMATS = ("json", "yaml", "xml", "toml", "csv")
+Format = Literal["json", "yaml", "xml", "toml", "csv"]
+FORMATS: tuple[Format, ...] = ("json", "yaml", "xml", "toml", "csv")
 MODES = ("text", "tool_call")
 
 TEXT, COUNT, FLAG = {"type": "string"}, {"type": "integer", "minimum": 0}, {"type": "boolean"}
@@ -104,14 +105,19 @@ HINTS = {
 }
 
 
-def prepare(output: Path, count: int = 100, seed: int = 0, split: Split | None = None) -> Path:
-    """Write `count` rows and return the output path. The same seed gives the same rows."""
-    write_rows(output, split_rows(_rows(random.Random(seed)), split, count, key=_task))
+def prepare(
+    output: Path, count: int = 100, seed: int = 0, split: Split | None = None, format: Sequence[Format] = FORMATS
+) -> Path:
+    """Write `count` rows and return the output path. The same seed gives the same rows.
+
+    format: a format of the documents; by default all five
+    """
+    write_rows(output, split_rows(_rows(random.Random(seed), format), split, count, key=_task))
     return output
 
 
-def _rows(rng: random.Random) -> Iterator[dict[str, Any]]:
-    for response_mode, schema_type in cycle(product(MODES, FORMATS)):
+def _rows(rng: random.Random, formats: Sequence[Format]) -> Iterator[dict[str, Any]]:
+    for response_mode, schema_type in cycle(product(MODES, formats)):
         yield row(rng, schema_type, response_mode)
 
 
