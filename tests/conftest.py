@@ -34,6 +34,8 @@ PROGRESS = re.compile(
 )
 """Lines that only a busy machine prints, or one on which another run is up."""
 SCRIPTS = Path(sysconfig.get_path("scripts"))
+ROOM_BYTES = 32_000
+"""The room for the command line and for the environment of a warm command."""
 GC_THRESHOLDS = 10_000, 10, 5
 """Thresholds for `gc.set_threshold` that collect garbage less often than the default."""
 WARM_COMMANDS = Path(__file__).with_name("warm_commands.py")
@@ -83,7 +85,7 @@ class Finished(NamedTuple):
 class Command:
     """A running command."""
 
-    def __init__(self, process: subprocess.Popen[bytes], out: Path, err: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | WarmProcess, out: Path, err: Path) -> None:
         self.process = process
         self.pid = process.pid
         self._out, self._err = out, err
@@ -122,7 +124,7 @@ class Command:
         return any(found and "\n" in found + after for _, found, after in parts)
 
     def send(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
+        self.process.send_signal(number)
 
     def end(self, number: signal.Signals = signal.SIGINT, timeout_s: float = PATIENCE_S) -> Finished:
         """Signal the command and wait for its end."""
@@ -131,6 +133,41 @@ class Command:
 
     def wait(self, timeout_s: float = PATIENCE_S) -> Finished:
         return Finished(self.process.wait(timeout_s), self.out, PROGRESS.sub("", self.err))
+
+
+class WarmProcess:
+    """A process of `WarmCommands`, with methods of `subprocess.Popen`. It ends at the latest with this object."""
+
+    def __init__(self, service: socket.socket, argv: list[str]) -> None:
+        self._service, self._argv = service, argv
+        self.pid = self._answer("pid", PATIENCE_S)
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self.returncode
+
+    def wait(self, timeout_s: float) -> int:
+        if self.returncode is None:
+            self.returncode = self._answer("code", timeout_s)
+            self._service.close()
+        return self.returncode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _answer(self, name: str, timeout_s: float) -> int:
+        self._service.settimeout(timeout_s)
+        try:
+            return answer(self._service, name)
+        except (BlockingIOError, TimeoutError) as late:
+            raise subprocess.TimeoutExpired(self._argv, timeout_s) from late
 
 
 class WarmCommands:
@@ -148,24 +185,19 @@ class WarmCommands:
             [str(path) for name in ("ng*", "gym", "nemo_gym*") for path in SCRIPTS.glob(name)],
             self.address,
         )
+        room = "x" * ROOM_BYTES
         self._process = subprocess.Popen(
-            [sys.executable, WARM_COMMANDS, self.address], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+            [sys.executable, WARM_COMMANDS, self.address, room], env=os.environ | {"ROOM": room},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
         assert self._process.stdout is not None
         if not self._process.stdout.readline():
             raise RuntimeError(f"{WARM_COMMANDS} has ended with exit code {self._process.wait()}")
 
-    def run(self, timeout_s: float, out: Path, err: Path, **command: Any) -> int:
-        """Run a command and return its exit code. Closing the connection after the timeout ends the command."""
+    def start(self, out: Path, err: Path, **command: Any) -> WarmProcess:
         with open(os.devnull, "rb") as nothing, out.open("wb") as out_file, err.open("wb") as err_file:
-            service = begin(self.address, [each.fileno() for each in (nothing, out_file, err_file)], **command)
-        with service:
-            service.settimeout(timeout_s)
-            try:
-                answer(service, "pid")
-                return answer(service, "code")
-            except TimeoutError as late:
-                raise subprocess.TimeoutExpired(command["argv"], timeout_s) from late
+            streams = [each.fileno() for each in (nothing, out_file, err_file)]
+            return WarmProcess(begin(self.address, streams, **command), command["argv"])
 
     def close(self) -> None:
         self._process.communicate(timeout=PATIENCE_S)
@@ -185,6 +217,7 @@ class Workplace:
         # Tests of server folders need one plugin; importing all installed ones takes seconds.
         self.env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_asyncio.plugin"}
         self._started = 0
+        self._running: list[WarmProcess] = []
 
     def write(self, path: str, text: str) -> Path:
         file = self.folder / path
@@ -211,32 +244,33 @@ class Workplace:
 
     def run(self, program: str, *words: str, timeout_s: float = PATIENCE_S, **env: str) -> Finished:
         """Run a command and return its result."""
-        # The interpreter reads PYTHON* variables only at its start, so a fork would ignore them.
-        if not program.startswith("ng") or any(name.startswith("PYTHON") for name in env):
-            return self.start(program, *words, **env).wait(timeout_s)
-        out, err = self._outputs(program)
-        argv = [str(SCRIPTS / program), *words]
-        assert Path(argv[0]).is_file(), f"the command {program} is not installed"
-        code = self.warm.run(timeout_s, out, err, argv=argv, cwd=str(self.folder), env=self.env | env)
-        return Finished(code, out.read_text(), PROGRESS.sub("", err.read_text()))
+        return self.start(program, *words, **env).wait(timeout_s)
 
-    def start(self, program: str, *words: str, within: str = "", **env: str) -> Command:
-        """Start a command in the background, in the folder or in a folder within it."""
+    def start(self, program: str, *words: str, within: str = "", is_warm: bool = True, **env: str) -> Command:
+        """Start a command in the background, in the folder or in a folder within it.
+
+        A command of the project is a fork of a process that has imported what it needs, unless `is_warm` is False.
+        """
         outputs = self._outputs(program)
+        argv, folder, variables = [str(SCRIPTS / program), *words], self.folder / within, self.env | env
+        # The interpreter reads PYTHON* variables only at its start, so a fork would ignore them.
+        if is_warm and program.startswith("ng") and not any(name.startswith("PYTHON") for name in env):
+            assert Path(argv[0]).is_file(), f"the command {program} is not installed"
+            process = self.warm.start(*outputs, argv=argv, cwd=str(folder), env=variables)
+            self._running.append(process)
+            return Command(process, *outputs)
         with outputs[0].open("wb") as out, outputs[1].open("wb") as err:
-            process = subprocess.Popen(
-                [SCRIPTS / program, *words], cwd=self.folder / within, env=self.env | env, stdout=out, stderr=err
-            )
-        return Command(process, *outputs)
+            cold = subprocess.Popen(argv, cwd=folder, env=variables, stdout=out, stderr=err)
+        return Command(cold, *outputs)
 
     def _outputs(self, program: str) -> tuple[Path, Path]:
         self._started += 1
         outputs = Path(self.env["XDG_RUNTIME_DIR"]) / f"{self._started}_{program}"
         return outputs.with_suffix(".out"), outputs.with_suffix(".err")
 
-    def start_servers(self, *words: str, **env: str) -> Command:
+    def start_servers(self, *words: str, is_warm: bool = True, **env: str) -> Command:
         """Start `ng_run` on a free head port and wait until it is ready."""
-        command = self.start("ng_run", "+head_server.port=0", *words, **env)
+        command = self.start("ng_run", "+head_server.port=0", *words, is_warm=is_warm, **env)
         command.wait_for("head server: ")
         return command
 

@@ -204,7 +204,7 @@ def test_early_signal_ends_the_command_and_its_warm_process(number):
 def test_nohup_keeps_a_run_up_without_terminal(workplace, get_json):
     ignoring = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        command = workplace.start_servers(workplace.environment())
+        command = workplace.start_servers(workplace.environment(), is_warm=False)
     finally:
         signal.signal(signal.SIGHUP, ignoring)
     command.send(signal.SIGHUP)
