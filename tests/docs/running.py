@@ -161,17 +161,18 @@ def _running(page: Page, workplace: Workplace, endpoint: str, timeout_s: float) 
 def _end_servers(page: Page, workplace: Workplace) -> None:
     """End what the page has left running, as a user would with Ctrl-C."""
     # The shell and the interpreter of Python end in `close`.
-    started = [each for each in workplace.processes() if _is_command_of_ours(each)]
+    started = [each for each in workplace.processes() if _is_command_of_ours(each, workplace.warm.scripts)]
     for each in started:
         each.terminate()
     if psutil.wait_procs(started, timeout=PATIENCE_S)[1]:
         raise page.error(1, f"servers have not ended within {PATIENCE_S:g} s after SIGTERM.")
 
 
-def _is_command_of_ours(process: psutil.Process) -> bool:
+def _is_command_of_ours(process: psutil.Process, scripts: Path) -> bool:
     # A process may end meanwhile.
     with suppress(psutil.Error):
-        return any(map(is_ours, process.cmdline()[:3]))
+        # Skip the script of a warm command, because it would pass a second signal on to the command.
+        return any(is_ours(word) and Path(word).parent != scripts for word in process.cmdline()[:3])
     return False
 
 
