@@ -124,8 +124,11 @@ def _be(streams: list[int], argv: list[str], cwd: str, env: dict[str, str], open
     spare = Spare()
     sys.argv, sys.orig_argv = argv, [sys.executable, *argv]
     sys.path[0] = str(Path(argv[0]).parent)
+    # The streams of this process may be of another kind, such as files, in which one can seek.
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
     if env.get("PYTHONUNBUFFERED"):
-        sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
+        sys.stdout.reconfigure(write_through=True)
     code: Any = 1
     try:
         code = importlib.import_module("nemo_gym.cli.main").main()

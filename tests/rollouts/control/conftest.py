@@ -6,9 +6,8 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,10 +17,9 @@ import pytest
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.control.calling import ask, find
-from tests.conftest import PATIENCE_S
+from tests.conftest import PATIENCE_S, WarmCommands
 from tests.rollouts.conftest import Row, Run
 
-NG = (sys.executable, "-m", "nemo_gym.cli.main", "eval")
 Condition = Callable[[JsonObject], bool]
 
 
@@ -77,16 +75,16 @@ async def begin(
 class Terminal:
     """A user's commands in one folder."""
 
-    def __init__(self, folder: Path, records: Path, agent) -> None:
+    def __init__(self, ng: Sequence[str], folder: Path, records: Path, agent) -> None:
+        self._ng = ng
         self.folder = folder
         self._env = os.environ | {"XDG_RUNTIME_DIR": str(records)}
         self._address = ("+head_server.host=127.0.0.1", f"+head_server.port={agent.port}", "+agent_name=sound")
         self.started: list[subprocess.Popen[str]] = []
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = (*NG, *words)
         return subprocess.run(
-            command,
+            (*self._ng, *words),
             check=False,
             cwd=self.folder,
             env=self._env,
@@ -107,14 +105,13 @@ class Terminal:
         return ("run", "--no-serve", *self._address, "--input", "tasks.jsonl", "-o", "x.jsonl", *settings)
 
     def collect(self, *settings: str) -> subprocess.Popen[str]:
-        command = (*NG, *self.collecting(*settings))
-        process = self.start(command)
+        process = self.start(*self.collecting(*settings))
         self.until(lambda: self.run("ctl", "x.jsonl", "status").returncode == 0)
         return process
 
-    def start(self, command: tuple[str, ...], stdout: int | None = None) -> subprocess.Popen[str]:
+    def start(self, *words: str, stdout: int | None = None) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            command, cwd=self.folder, env=self._env, stdout=stdout, stderr=subprocess.PIPE, text=True
+            (*self._ng, *words), cwd=self.folder, env=self._env, stdout=stdout, stderr=subprocess.PIPE, text=True
         )
         self.started.append(process)
         return process
@@ -138,9 +135,15 @@ def record_folder():
 
 
 @pytest.fixture
-def terminal(tmp_path, record_folder, agent, make_task, write_tasks):
+def ng(warm_commands: WarmCommands) -> tuple[str, ...]:
+    """Return the begin of a command line."""
+    return (str(warm_commands.scripts / "ng"), "eval")
+
+
+@pytest.fixture
+def terminal(ng, tmp_path, record_folder, agent, make_task, write_tasks):
     write_tasks(make_task(n, act="held") for n in range(8))
-    opened = Terminal(tmp_path, record_folder, agent)
+    opened = Terminal(ng, tmp_path, record_folder, agent)
     yield opened
     for process in opened.started:
         process.kill()

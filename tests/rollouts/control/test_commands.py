@@ -17,7 +17,6 @@ from nemo_gym.rollouts.control.registry import registered
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.run_record import read_record
 from tests.conftest import PATIENCE_S
-from tests.rollouts.control.conftest import NG
 
 pytestmark = pytest.mark.slow
 
@@ -73,8 +72,7 @@ def starting(tmp_path, record_folder, monkeypatch):
 
 def pausing(terminal):
     """Start `ng eval ctl … pause`, and return its process once it waits for the collection."""
-    command = (*NG, "ctl", "x.jsonl", "pause")
-    process = terminal.start(command, stdout=subprocess.PIPE)
+    process = terminal.start("ctl", "x.jsonl", "pause", stdout=subprocess.PIPE)
     assert "waiting up to 120 s for process" in process.stderr.readline()
     return process
 
@@ -137,8 +135,8 @@ def test_killed_collection_is_reported_as_killed(terminal):
         (("x.jsonl", "pause", "--failed"), "--failed can be used only with requeue"),
     ],
 )
-def test_wrong_words_are_explained(words, problem, tmp_path):
-    command = (*NG, "ctl", *words)
+def test_wrong_words_are_explained(words, problem, ng, tmp_path):
+    command = (*ng, "ctl", *words)
     done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 2
     assert problem in done.stderr

@@ -16,11 +16,10 @@ from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.ledger import Control, Planned, as_json
 from nemo_gym.rollouts.lock import locked
 from tests.conftest import PATIENCE_S
-from tests.rollouts.control.conftest import NG
 
 pytestmark = pytest.mark.slow
 
-FOLLOW = (*NG, "events", "x.jsonl", "--follow", "--json")
+FOLLOW = ("events", "x.jsonl", "--follow", "--json")
 PAUSED = Control(1.0, "pause", {}, {})
 
 
@@ -37,7 +36,7 @@ def write_events(files, *events) -> None:
 
 
 def following(terminal):
-    return terminal.start(FOLLOW, stdout=subprocess.PIPE)
+    return terminal.start(*FOLLOW, stdout=subprocess.PIPE)
 
 
 def read_until(follower, kind: str, count: int = 1) -> list[str]:
@@ -181,14 +180,14 @@ def test_lines_for_people_are_short(terminal, make_task, write_tasks, agent):
         (("damaged.jsonl",), 1, "damaged_run/ledger.jsonl:1: the line is invalid"),
     ],
 )
-def test_wrong_output_is_explained(words, code, problem, tmp_path, files):
+def test_wrong_output_is_explained(words, code, problem, ng, tmp_path, files):
     write_events(files, PAUSED)
     damaged = RunFiles(results=tmp_path / "damaged.jsonl")
     damaged.folder.mkdir()
     damaged.ledger.write_text("{broken\n")
     for name in ("x.jsonl", "x_failures.jsonl", "old.jsonl", "damaged.jsonl"):
         (tmp_path / name).touch()
-    command = (*NG, "events", *words)
+    command = (*ng, "events", *words)
     done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
     assert problem in done.stderr
     assert (done.returncode, done.stderr.count("\n")) == (code, 1)
