@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import sys
 import wave
 from array import array
 from collections.abc import Sequence
@@ -23,6 +24,9 @@ MORSE = {"0": "-----", **{str(n): "." * n + "-" * (5 - n) for n in range(1, 6)}}
 }
 ATTACK_S = 0.003
 """Seconds in which a tone fades in and out, because an abrupt start or end would click."""
+
+UNSIGNED = bytes((byte + 128) % 256 for byte in range(256))
+"""8-bit samples are unsigned in WAV files."""
 
 Samples: TypeAlias = "array[int]"
 """Samples as signed 16-bit integers."""
@@ -64,7 +68,7 @@ def tone(frequencies: Sequence[float], length_s: float, peak: int) -> Samples:
 
     def sample(place: int) -> int:
         share = min(1.0, place / attack, (count - place) / attack)
-        return round(volume * share * sum(math.sin(step * place) for step in steps))
+        return round(volume * share * sum([math.sin(step * place) for step in steps]))
 
     return array("h", map(sample, range(count)))
 
@@ -95,6 +99,9 @@ def wav(samples: Samples, bits: Literal[8, 16] = 16) -> bytes:
         writer.setnchannels(1)
         writer.setsampwidth(bits // 8)
         writer.setframerate(RATE)
-        # Convert 8-bit samples, because they are unsigned in WAV files.
-        writer.writeframes(samples.tobytes() if bits == 16 else bytes((sample >> 8) + 128 for sample in samples))
+        writer.writeframes(samples.tobytes() if bits == 16 else _higher_bytes(samples).translate(UNSIGNED))
     return file.getvalue()
+
+
+def _higher_bytes(samples: Samples) -> bytes:
+    return samples.tobytes()[int(sys.byteorder == "little") :: 2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 from resources_servers.grl_sokoban.level import MOVES, Level, Place, Room
 
@@ -65,5 +64,5 @@ def _played_backwards(rng: random.Random, room: Room) -> Level:
         boxes = level.boxes
         if pulled in boxes and rng.random() < 0.8:
             boxes = boxes - {pulled} | {here}
-        level = replace(level, player=back, boxes=boxes)
+        level = Level(room, boxes, back)
     return level

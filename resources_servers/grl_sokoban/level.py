@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -76,11 +76,11 @@ class Level:
         if ahead not in self.room.floor:
             return self
         if ahead not in self.boxes:
-            return replace(self, player=ahead)
+            return Level(self.room, self.boxes, ahead)
         beyond = ahead.next(move)
         if beyond not in self.room.floor or beyond in self.boxes:
             return self
-        return replace(self, player=ahead, boxes=self.boxes - {ahead} | {beyond})
+        return Level(self.room, self.boxes - {ahead} | {beyond}, ahead)
 
     def __str__(self) -> str:
         height = max(place.row for place in self.room.floor) + 2
