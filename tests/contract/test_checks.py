@@ -197,7 +197,7 @@ def test_grading_time_is_unknown_if_nothing_is_graded(folder):
 
 def test_quadratic_pattern_is_named_once(folder, monkeypatch):
     monkeypatch.setattr("nemo_gym.contract.checks.VERIFY_LIMIT_S", 0.3)
-    monkeypatch.setattr("nemo_gym.contract.answers.BLANK_LINES", 60_000)
+    monkeypatch.setattr("nemo_gym.contract.answers.BLANK_LINES", 30_000)
     change(folder / "app.py", "import random", "import random, re")
     change(
         folder / "app.py", "return float(", "re.search('(?m)^\\\\s*Answer', body.response.last_text); return float("
