@@ -7,7 +7,6 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 
@@ -16,6 +15,7 @@ import pytest
 
 from nemo_gym import jsonl
 from nemo_gym.rollouts.job import RunFiles
+from tests.conftest import SCRIPTS, Command
 from tests.rows import line_count
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ def command(tmp_path, agent, make_task, write_tasks):
 
     def make(*settings: str) -> list[str]:
         return [
-            *(sys.executable, "-m", "nemo_gym.cli.main", "eval", "run", "--no-serve"),
+            *(str(SCRIPTS / "ng"), "eval", "run", "--no-serve"),
             *("+head_server.host=127.0.0.1", f"+head_server.port={agent.port}", "+agent_name=sound"),
             *(f"+input_jsonl_fpath={tasks}", f"+output_jsonl_fpath={tmp_path / 'out.jsonl'}"),
             *(f"+num_repeats={REPEATS}", "+num_samples_in_parallel=8", *settings),
@@ -41,26 +41,25 @@ def command(tmp_path, agent, make_task, write_tasks):
 
 
 @pytest.fixture
-def start(tmp_path, command):
+def start(tmp_path, command, warm_commands):
     """Return a function that starts the command line in this test's folder."""
     started = []
 
-    def run(*settings: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            command(*settings),
-            cwd=tmp_path,
-            env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
+    def run(*settings: str, is_warm: bool = True) -> Command:
+        argv, env = command(*settings), {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+        out, err = (tmp_path / f"{len(started)}.{stream}" for stream in ("out", "err"))
+        if is_warm:
+            process = warm_commands.start(out, err, argv=argv, cwd=str(tmp_path), env=env)
+        else:
+            with out.open("wb") as out_file, err.open("wb") as err_file:
+                process = subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=out_file, stderr=err_file)
+        started.append(Command(process, out, err))
+        return started[-1]
 
     yield run
-    for process in started:
-        process.kill()
-        process.communicate()
+    for each in started:
+        each.process.kill()
+        each.wait()
 
 
 def wait_for(condition) -> None:
@@ -114,15 +113,15 @@ def test_repeatedly_killed_run_has_each_repeat_once(tmp_path, start, agent, make
         while line_count(files.results) < lines and time.monotonic() < give_up_at:
             time.sleep(0.001)
         time.sleep(chance.random() * 0.02)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait(timeout=100) == -signal.SIGKILL
+        process.send(signal.SIGKILL)
+        assert process.wait().code == -signal.SIGKILL
         if chance.random() < 0.3 and files.results.exists():
             # Simulate a crash of the machine, which loses the end of the file.
             os.truncate(files.results, max(0, files.results.stat().st_size - chance.randrange(3000)))
     agent.release()
     process = start(*settings)
-    output, errors = process.communicate(timeout=100)
-    assert process.returncode == 0, errors
+    code, output, errors = process.wait()
+    assert code == 0, errors
 
     keys = Counter((row["_ng_task_index"], row["_ng_rollout_index"]) for row in jsonl.read_rows(files.results))
     causes = {
@@ -158,23 +157,23 @@ def test_concurrent_run_into_same_output_is_rejected(tmp_path, start, agent, mak
     first = start()
     wait_for_lines(out, 1)
     second = start("+resume_from_cache=true")
-    _, errors = second.communicate(timeout=100)
-    assert second.returncode == 1
+    code, _, errors = second.wait()
+    assert code == 1
     assert errors.startswith(f"Error: {out}: another run is writing this file (process {first.pid}, since ")
     agent.release()
-    assert first.wait(timeout=100) == 0
+    assert first.wait().code == 0
     expect_each_repeat_once(out)
 
 
 def test_resume_rejects_differences_unless_forced(tmp_path, start):
-    start("+limit=2").wait(timeout=100)
+    start("+limit=2").wait()
     process = start("+limit=2", "--temperature", "0.5", "--resume")
-    _, errors = process.communicate(timeout=100)
-    assert process.returncode == 1
+    code, _, errors = process.wait()
+    assert code == 1
     assert "another responses_create_params.temperature (task 0: absent, now 0.5; 1 more tasks)" in errors
     process = start("+limit=2", "--temperature", "0.5", "--resume=force")
-    output, errors = process.communicate(timeout=100)
-    assert process.returncode == 0, errors
+    code, output, errors = process.wait()
+    assert code == 0, errors
     assert "8 planned = 8 scored (8 of them earlier)" in output
 
 
@@ -185,10 +184,10 @@ def test_run_killed_before_first_result_starts_over(tmp_path, start):
     while not any(tmp_path.glob("*out_materialized_inputs.jsonl*")):
         assert time.monotonic() < give_up_at
         time.sleep(0.0005)
-    process.send_signal(signal.SIGKILL)
-    process.wait(timeout=100)
+    process.send(signal.SIGKILL)
+    process.wait()
     process = start("+resume_from_cache=true")
-    assert process.wait(timeout=100) == 0
+    assert process.wait().code == 0
     expect_each_repeat_once(tmp_path / "out.jsonl")
 
 
@@ -197,9 +196,9 @@ def test_interrupt_keeps_results_and_reports_how_to_resume(tmp_path, start, agen
     out = tmp_path / "out.jsonl"
     process = start()
     wait_for_lines(out, 40)
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=100)
-    assert process.returncode == 130
+    process.send(signal.SIGINT)
+    code, output, errors = process.wait()
+    assert code == 130
     lines = line_count(out)
     assert 40 <= lines < TASKS * REPEATS
     assert sum(1 for _ in jsonl.read_rows(out)) == lines
@@ -212,8 +211,8 @@ def test_interrupt_keeps_results_and_reports_how_to_resume(tmp_path, start, agen
     ) in errors
     agent.release()
     process = start("+resume_from_cache=true")
-    output, errors = process.communicate(timeout=100)
-    assert process.returncode == 0, errors
+    code, output, errors = process.wait()
+    assert code == 0, errors
     assert f"240 planned = 240 scored ({lines} of them earlier) + 0 failed + 0 unresolved" in output
     assert "mean/reward" in output
     expect_each_repeat_once(out)
@@ -226,16 +225,16 @@ def test_each_stop_signal_ends_run_in_order(tmp_path, start, make_task, write_ta
     out = tmp_path / "out.jsonl"
     # A shell makes the commands that a script starts with `&` ignore Ctrl-C.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN) if is_background else None
-    process = start()
+    process = start(is_warm=not is_background)
     if before is not None:
         signal.signal(signal.SIGINT, before)
     wait_for_lines(out, 10)
     if is_background:
-        process.send_signal(signal.SIGINT)
+        process.send(signal.SIGINT)
         wait_for_lines(out, 30 * REPEATS)
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=100)
-    assert process.returncode == 130, errors
+    process.send(number)
+    code, _, errors = process.wait()
+    assert code == 130, errors
     record = orjson.loads((tmp_path / "out_run.json").read_bytes())
     assert (record["state"], record["outcomes"]["scored"]) == ("interrupted", line_count(out))
     assert "interrupted: 240 planned" in errors
@@ -245,20 +244,20 @@ def test_each_stop_signal_ends_run_in_order(tmp_path, start, make_task, write_ta
 def test_run_ignores_signals_that_nohup_ignores(tmp_path, start, agent, make_task, write_tasks):
     write_tasks([make_task(0, act="held")])
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    process = start("+num_repeats=1")
+    process = start("+num_repeats=1", is_warm=False)
     signal.signal(signal.SIGHUP, before)
     wait_for(lambda: agent.state()["begun"])
-    process.send_signal(signal.SIGHUP)
+    process.send(signal.SIGHUP)
     agent.release()
-    output, errors = process.communicate(timeout=100)
-    assert process.returncode == 0, errors
+    code, output, errors = process.wait()
+    assert code == 0, errors
     assert "1 planned = 1 scored" in output
 
 
 def test_run_reports_its_progress_and_files(tmp_path, start):
     process = start()
-    output, errors = process.communicate(timeout=100)
-    assert process.returncode == 0, errors
+    code, output, errors = process.wait()
+    assert code == 0, errors
     progress = [line for line in errors.splitlines() if "rollouts (" in line]
     assert 1 <= len(progress) <= 11
     assert progress[-1].startswith("240/240 rollouts (100 %)")
@@ -270,8 +269,8 @@ def test_run_reports_its_progress_and_files(tmp_path, start):
 def test_too_large_failed_share_sets_exit_code(tmp_path, start, make_task, write_tasks, share, code):
     write_tasks(make_task(n, act="crash" if n % 2 else "ok") for n in range(4))
     process = start(f"+max_failed_share={share}", "+num_repeats=1")
-    output, errors = process.communicate(timeout=100)
-    assert process.returncode == code, errors
+    ended_with, output, errors = process.wait()
+    assert ended_with == code, errors
     failed, look = output.splitlines()[-2:]
     assert failed == "failed: 2 of 4 rollouts (50.0 %)"
     assert look.startswith("look:     ")
@@ -288,11 +287,11 @@ def test_results_are_replaced_only_on_request(tmp_path, start, again):
     out = tmp_path / "out.jsonl"
     out.write_text('{"precious": true}\n')
     process = start("+limit=1", "+disable_aggregation=true", *again)
-    _, errors = process.communicate(timeout=100)
+    code, _, errors = process.wait()
     if again:
-        assert process.returncode == 0, errors
+        assert code == 0, errors
         assert line_count(out) == REPEATS
     else:
-        assert process.returncode == 1
+        assert code == 1
         assert errors.startswith(f"Error: {out} contains rollouts of an earlier run. ")
         assert out.read_text() == '{"precious": true}\n'
