@@ -75,14 +75,14 @@ def sandboxed(
     python: Interpreter,
     *,
     scratch_mb: int,
+    scratch: Sequence[str] = (),
     mounts: Sequence[str] = (),
     has_network: bool = False,
 ) -> list[str]:
     """Return the command that runs a script in a sandbox with a read-only system, a small /tmp and no other files.
 
-    `bwrap` is the path of bubblewrap. `mounts` are additional bubblewrap options, which override the default mounts.
+    `bwrap` is the path of bubblewrap. `scratch` are more folders like /tmp, `mounts` more options of bubblewrap.
     """
-    size = str(scratch_mb * MEBIBYTE)
     command = [bwrap, "--ro-bind", "/usr", "/usr"]
     for folder in ("/lib", "/lib64", "/lib32", "/bin", "/sbin"):
         if os.path.islink(folder):
@@ -93,8 +93,8 @@ def sandboxed(
     for folder in python.folders:
         command += [*parents_of(folder), "--ro-bind", folder, folder]
     command += ["--ro-bind", script, INSIDE, "--proc", "/proc", "--dev", "/dev"]
-    for folder in SCRATCH:
-        command += ["--perms", "1777", "--size", size, "--tmpfs", folder]
+    for folder in (*SCRATCH, *scratch):
+        command += ["--perms", "1777", "--size", str(scratch_mb * MEBIBYTE), "--tmpfs", folder]
     command += [*mounts, "--remount-ro", "/dev", "--remount-ro", "/"]
     command += ["--chdir", "/", "--die-with-parent", "--new-session"]
     command += ["--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"]

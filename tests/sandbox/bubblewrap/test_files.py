@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from nemo_gym.sandbox import SandboxError
+from nemo_gym.sandbox import AsyncSandbox, SandboxCreateError, SandboxError, SandboxSpec
 from tests.each_case import each_case
 
 pytestmark = pytest.mark.needs_bubblewrap
@@ -46,3 +46,16 @@ async def test_only_regular_files_are_copied(sandbox, tmp_path):
             await sandbox.upload(path, "file")
     with pytest.raises(SandboxError, match="is a folder"):
         await sandbox.download("missing", tmp_path)
+
+
+async def test_scratch_folders_are_empty_and_writable(tmp_path):
+    (tmp_path / "given").write_text("x")
+    provider = {"bubblewrap": {"scratch": ["/logs"], "workspaces": str(tmp_path)}}
+    async with AsyncSandbox(provider, SandboxSpec()) as sandbox:
+        assert (await sandbox.exec("ls -A /logs")).stdout == ""
+        await sandbox.upload(tmp_path / "given", "/logs/deep/file")
+        assert (await sandbox.exec("cat /logs/deep/file && cp /logs/deep/file /logs/copy")).stdout == "x"
+        await sandbox.download("/logs/copy", tmp_path / "copy")
+        assert (await sandbox.exec("touch /other")).return_code != 0
+    with pytest.raises(SandboxCreateError, match="'scratch' belongs in the provider's config block"):
+        await AsyncSandbox({"bubblewrap": {}}, SandboxSpec(provider_options={"scratch": ["/etc"]})).start()

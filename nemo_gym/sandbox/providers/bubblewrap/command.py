@@ -27,7 +27,9 @@ class BubblewrapConfig(BaseModel):
     memory_mib: int = Field(default=2048, gt=0)
     pids: int = Field(default=256, gt=0)
     scratch_mib: int = Field(default=256, gt=0)
-    """The size of /tmp, and also that of /dev/shm. Their content counts as memory."""
+    """The size of /tmp, /dev/shm and each folder in `scratch`. Their content counts as memory."""
+    scratch: list[str] = Field(default_factory=list)
+    """More folders like /tmp: they are empty at the start, and commands may write there. Example: /logs."""
     readable: list[str] = Field(default_factory=list)
     """Additional files and folders of this machine that sandboxes may read."""
     has_network: bool = False
@@ -73,6 +75,7 @@ def confined_command(
         supervisor.__file__,
         Interpreter.base(),
         scratch_mb=config.scratch_mib,
+        scratch=config.scratch,
         mounts=mounts,
         has_network=config.has_network,
     )

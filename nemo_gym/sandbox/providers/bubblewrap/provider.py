@@ -70,9 +70,7 @@ class BubblewrapProvider:
         if spec.resources.gpu:
             raise SandboxCreateError("a bubblewrap sandbox has no GPU; leave `gpu` out or choose another provider.")
         if spec.image:
-            logger.info(
-                "bubblewrap does not use images: the sandbox has this machine's system instead of %s", spec.image
-            )
+            logger.info("a bubblewrap sandbox has this machine's system instead of the image %s", spec.image)
         handle = SandboxHandle(f"bubblewrap-{uuid.uuid4().hex[:16]}", self.name)
         try:
             self._sandboxes[handle.sandbox_id] = await self._start(spec, config, level)
@@ -151,15 +149,14 @@ class BubblewrapProvider:
     def _config_of(self, spec: SandboxSpec) -> BubblewrapConfig:
         """Return the config for a spec. Raise `SandboxCreateError` if the spec would change the confinement."""
         options = dict(spec.provider_options)
-        for key in ("allow_unconfined", "has_network", "readable", "workspaces"):
+        for key in ("allow_unconfined", "has_network", "readable", "scratch", "workspaces"):
             if key in options:
                 raise SandboxCreateError(
                     f"'{key}' belongs in the provider's config block, not in the provider_options of a spec."
                 )
-        wanted = {"memory_mib": spec.resources.memory_mib, "pids": spec.resources.pids}
-        return options_of(
-            BubblewrapConfig, self.name, self.config, options | {key: n for key, n in wanted.items() if n is not None}
-        )
+        limits = {"memory_mib": spec.resources.memory_mib, "pids": spec.resources.pids}
+        options |= {key: limit for key, limit in limits.items() if limit is not None}
+        return options_of(BubblewrapConfig, self.name, self.config, options)
 
     async def _probe(self) -> Level:
         await asyncio.to_thread(remove_leftovers, self.config.workspaces)

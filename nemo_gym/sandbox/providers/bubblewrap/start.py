@@ -97,7 +97,7 @@ def _settings(
     return {
         "is_alone": level.is_confined,
         "workdir": workdir,
-        "roots": [workdir, *(SCRATCH if level.is_confined else ())],
+        "roots": [workdir, *((*SCRATCH, *config.scratch) if level.is_confined else ())],
         "uid": uid,
         "processes": config.pids,
         # Without a control group, only the address space of each process can be limited.
