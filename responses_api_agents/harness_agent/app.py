@@ -1,7 +1,12 @@
 """The agent for programs. It runs any program that calls an OpenAI or Anthropic API, and has the result verified."""
 
+import asyncio
 import os
 import sysconfig
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -38,6 +43,7 @@ from nemo_gym.harness import (
 from nemo_gym.harness.workspace import filled_in
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.sandbox import SandboxProvider, SandboxResources, SandboxSpec, create_provider, resolve_provider_config
+from responses_api_agents.harness_agent.archives import PACKED, TaskFiles, TaskSandbox, packed, unpacked, unpacking
 
 RESPONSES_PATH = "/v1/responses"
 PYTHONPATH = "PYTHONPATH"
@@ -93,7 +99,7 @@ class HarnessAgentConfig(ConversingAgentConfig):
     largest_file_kib: int = Field(default=256, ge=0)
     """The maximum size of a collected file. Larger files are skipped."""
     most_collected_kib: int = Field(default=4096, ge=0)
-    """The maximum size of all collected files together."""
+    """The maximum size of all collected files together, and of the archive of a row with `workspace_archive`."""
     graded_conversation: Literal["first", "last"] = "first"
     """The graded conversation of a program that has several: the first one with the task, or that of the last call."""
     claimed_answers: OnClaims = "keep"
@@ -117,13 +123,10 @@ class HarnessAgentConfig(ConversingAgentConfig):
         return paths
 
 
-class HarnessRunRequest(BaseRunRequest):
+class HarnessRunRequest(TaskFiles, BaseRunRequest):
     """A dataset row, with the files of its workspace."""
 
     model_config = ConfigDict(extra="allow")
-
-    workspace_files: dict[str, str] = Field(default_factory=dict)
-    """The text of each file, by its path in the workspace."""
 
 
 class HarnessAgent(ConversingAgent):
@@ -157,7 +160,7 @@ class HarnessAgent(ConversingAgent):
                 f"{self.config.name}: a program can call the tools of a session only in a rollout. "
                 "Call /run instead of /v1/responses"
             )
-        await self._hold(conversation, {}, None)
+        await self._hold(conversation, TaskFiles(), None)
         return NeMoGymResponse.model_validate(conversation.plain_response())
 
     async def run(self, request: Request, body: HarnessRunRequest) -> Response:
@@ -171,10 +174,10 @@ class HarnessAgent(ConversingAgent):
         conversation = await self.begin(row["responses_create_params"], session)
         seeded = await get_response_json(request.state.seeded)
         mcp = seeded.get("mcp") if isinstance(seeded, dict) else None
-        await self._hold(conversation, body.workspace_files, self._tool_address(mcp, conversation.params["tools"]))
+        await self._hold(conversation, body, self._tool_address(mcp, conversation.params["tools"]))
         return conversation
 
-    async def _hold(self, conversation: Conversation, files: dict[str, str], tools: ToolAddress | None) -> None:
+    async def _hold(self, conversation: Conversation, task: TaskFiles, tools: ToolAddress | None) -> None:
         if lost := types_without_text(conversation.params):
             raise InvalidTask(
                 f"{self.config.name}: a program gets only the text of a task, but the row's input has "
@@ -193,22 +196,55 @@ class HarnessAgent(ConversingAgent):
             environment_tools=[str(tool.get("name")) for tool in conversation.params["tools"]] if tools else [],
         )
         keep_if_failed(gateway.items)
-        work = Work(
-            program=self._program,
-            files={**files, self.config.prompt_file: prompt},
-            collects=self.config.collects,
-            limits=Limits(self.config.largest_file_kib * KIB, self.config.most_collected_kib * KIB),
-            keeps=self.config.keep_workspaces,
-            # Use a random name if the caller of `/run` sends no rollout id, so that no workspace is overwritten.
-            kept_at=self.config.workspaces_dir / f"{current_rollout_id() or uuid4().hex}.tar",
-        )
-        done = await work.done(self._provider, self._spec, gateway, self.config.gateway_host, prompt)
+        with self._kept(task) as kept_at:
+            work = Work(
+                program=await self._program_for(task),
+                files={**task.workspace_files, self.config.prompt_file: prompt},
+                collects=self.config.collects,
+                limits=Limits(self.config.largest_file_kib * KIB, self.config.most_collected_kib * KIB),
+                keeps=self.config.keep_workspaces if task.workspace_archive is None else "always",
+                kept_at=kept_at,
+            )
+            done = await work.done(
+                self._provider, self._spec_for(task.sandbox), gateway, self.config.gateway_host, prompt
+            )
+            workspace = dict(done.workspace)
+            if task.workspace_archive is not None:
+                own, most_bytes = self._own_files, self.config.most_collected_kib * KIB
+                workspace["archive"] = await asyncio.to_thread(packed, kept_at, own, most_bytes)
         recorded = gateway.recorded()
         conversation.response = recorded.response
         conversation.turns = gateway.calls
-        conversation.added = {"program": {**done.program, **recorded.claims}, "workspace": done.workspace}
+        conversation.added = {"program": {**done.program, **recorded.claims}, "workspace": workspace}
         rules = ClaimRules(self.config.claimed_answers, self.config.claimed_observations)
         conversation.mask_reason = rules.mask_reason(recorded.record)
+
+    @contextmanager
+    def _kept(self, task: TaskFiles) -> Iterator[Path]:
+        """Yield the path for the archive of a workspace. If the config does not keep it, it is removed at the end."""
+        # Use a random name if the caller of `/run` sends no rollout id, so that no workspace is overwritten.
+        path = self.config.workspaces_dir / f"{current_rollout_id() or uuid4().hex}.tar"
+        if task.workspace_archive is None or self.config.keep_workspaces == "always":
+            yield path
+        elif self.config.keep_workspaces == "failed":
+            yield path
+            path.unlink()
+        else:
+            with tempfile.TemporaryDirectory(prefix="nemo_gym-workspace-") as folder:
+                yield Path(folder, "workspace.tar")
+
+    async def _program_for(self, task: TaskFiles) -> Program:
+        """Return the program with the time limit of a row, and with its archive."""
+        program = replace(self._program, timeout_s=task.sandbox.timeout_s or self.config.timeout_s)
+        if task.workspace_archive is None:
+            return program
+        archive = await asyncio.to_thread(unpacked, task.workspace_archive, self._own_files)
+        files = {**program.files, PACKED: archive}
+        return replace(program, command=unpacking(program.command), files=files)
+
+    @property
+    def _own_files(self) -> set[str]:
+        return {*self.config.files, self.config.prompt_file}
 
     def _tool_address(self, mcp: JsonObject | None, tools: list[JsonObject]) -> ToolAddress | None:
         server = self.config.resources_server.name
@@ -263,14 +299,15 @@ class HarnessAgent(ConversingAgent):
             provider = {"bubblewrap": {**options, "readable": [*options.get("readable", ()), *shared]}}
         return create_provider(provider)
 
-    @property
-    def _spec(self) -> SandboxSpec:
-        limits = self.config.sandbox.model_dump(exclude={"image"})
+    def _spec_for(self, task: TaskSandbox) -> SandboxSpec:
+        """Return the sandbox of the config, with the values that a row's task sets."""
+        asked = task.model_dump(include={"cpu", "memory_mib", "disk_gib"}, exclude_none=True)
         return SandboxSpec(
             image=self.config.sandbox.image,
-            workdir=self.config.workdir,
-            resources=SandboxResources(**limits),
-            ttl_s=self.config.timeout_s + SPARE_S,
+            workdir=task.workdir or self.config.workdir,
+            env=task.env,
+            resources=SandboxResources(**{**self.config.sandbox.model_dump(exclude={"image"}), **asked}),
+            ttl_s=(task.timeout_s or self.config.timeout_s) + SPARE_S,
         )
 
     async def aclose(self) -> None:

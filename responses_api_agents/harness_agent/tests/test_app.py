@@ -1,6 +1,8 @@
 """Programs as agents, in process: what they can reach, what is graded, and how they fail."""
 
 import asyncio
+import base64
+import io
 import json
 import os
 import socket
@@ -62,6 +64,13 @@ class FilesServer(SimpleResourcesServer):
         return BaseVerifyResponse.grade(body, reward=float(files.get("answer.txt") == "42"), seen=sorted(files))
 
 
+class ArchiveServer(SimpleResourcesServer):
+    """Accepts every workspace."""
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
+
+
 class Counter(SessionState):
     count: int = 0
 
@@ -110,6 +119,82 @@ async def test_workspace_has_files_of_row_and_task():
     )
     await run(agent, responses_create_params={"input": "Read: "}, workspace_files={"in/data.txt": "{prompt} 7"})
     assert model.requests[0]["input"][0]["content"] == "Read: {prompt} 7"
+
+
+def archive_of(**files):
+    """Return a `workspace_archive` with executable files."""
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w:gz") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(content), 0o755
+            archive.addfile(member, io.BytesIO(content))
+    return base64.b64encode(target.getvalue()).decode()
+
+
+def members_of(archive):
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(archive))) as files:
+        return {each.name.removeprefix("./"): each for each in files}
+
+
+@pytest.mark.parametrize("keeps", ["never", "failed", "always"])
+async def test_archive_of_the_row_comes_back_with_changes(tmp_path, keeps):
+    program = """
+import subprocess
+model(subprocess.check_output(["./greet"], text=True)); os.symlink("greet", "link"); os.remove("old")
+"""
+    agent = agent_of(
+        program,
+        server=ArchiveServer,
+        replies=(model := FakeModel(["ok"])),
+        keep_workspaces=keeps,
+        workspaces_dir=tmp_path,
+        prompt_file="p.md",
+    )
+    archive = archive_of(**{"greet": b"#!/bin/sh\necho hello", "old": b"", "binary": b"\xff\0"})
+    graded = await run(agent, workspace_archive=archive)
+    assert model.requests[0]["input"][0]["content"] == "hello\n"
+    members = members_of(graded.workspace["archive"])
+    assert sorted(members) == [".", "binary", "greet", "link"]
+    assert (members["greet"].mode & 0o777, members["link"].linkname) == (0o755, "greet")
+    assert len(list(tmp_path.iterdir())) == (keeps == "always")
+
+
+async def test_row_sets_folder_and_variables_of_its_sandbox():
+    agent = agent_of("model(f\"{os.getcwd()} {os.environ['COLOUR']}\")", replies=(model := FakeModel(["ok"])))
+    await run(agent, sandbox={"workdir": "/app", "env": {"COLOUR": "red"}, "cpu": 1, "memory_mib": 200})
+    assert model.requests[0]["input"][0]["content"] == "/app red"
+
+
+async def test_row_sets_time_limit_of_its_program():
+    with pytest.raises(AgentFailed, match=r"did not end within 0\.5 s"):
+        await run(agent_of("import time; time.sleep(600)"), sandbox={"timeout_s": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("archive", "problem"),
+    [
+        ("?", r"is not a tar\.gz archive"),
+        ("AAAA", r"is not a tar\.gz archive"),
+        (archive_of(**{"task.md": b""}), "task.md"),
+    ],
+)
+async def test_unusable_archive_is_an_invalid_task(archive, problem):
+    with pytest.raises(InvalidTask, match=problem):
+        await run(agent_of("model('go')"), workspace_archive=archive)
+
+
+async def test_names_that_are_not_text_are_collected():
+    program = r"model('go'); open(b'\xff.txt', 'w').write('x'); open('answer.txt', 'w').write('42')"
+    assert (await run(agent_of(program))).reward == 1.0
+    graded = await run(agent_of(program, server=ArchiveServer), workspace_archive=archive_of())
+    assert "\udcff.txt" in members_of(graded.workspace["archive"])
+
+
+async def test_too_large_archive_is_not_graded_in_parts():
+    agent = agent_of("model('go'); open('big', 'wb').write(os.urandom(9000))", most_collected_kib=8)
+    with pytest.raises(AgentFailed, match=r"more than 8192 bytes when packed\. Raise most_collected_kib"):
+        await run(agent, workspace_archive=archive_of())
 
 
 async def test_pictures_are_not_left_out_silently():
