@@ -22,7 +22,8 @@ endif
 endif
 
 .PHONY: demo train-demo dev docs wheel changelog rl verl engine test test-all test-bare test-litellm test-pages lint lock \
-    viewer borders borders-openenv borders-mcp borders-ors borders-textgames borders-verifiers agents clean
+    viewer borders borders-harbor borders-openenv borders-mcp borders-ors borders-textgames borders-verifiers \
+    agents clean
 
 demo: $(VENV)/.installed
 	$(BIN)/ng eval run --config $(DEMO_CONFIG) --split example --num-repeats 4 --output results/demo.jsonl --overwrite
@@ -117,7 +118,18 @@ $(VERL_VENV)/.installed: pyproject.toml
 	@touch $@
 
 # Install the packages of other frameworks, each in its own environment, where tests/borders finds them.
-borders: borders-openenv borders-mcp borders-ors borders-textgames borders-verifiers
+borders: borders-harbor borders-openenv borders-mcp borders-ors borders-textgames borders-verifiers
+
+# Harbor needs Python 3.12 or newer.
+HARBOR_VENV := .venv-harbor
+HARBOR_PYTHON = $(or $(shell for each in python3.13 python3.12; do $$each -V > /dev/null 2>&1 && echo $$each && break; \
+    done),$(PYTHON))
+borders-harbor: $(HARBOR_VENV)/.installed
+
+$(HARBOR_VENV)/.installed:
+	@$(HARBOR_PYTHON) -m venv $(HARBOR_VENV)
+	@$(call add,$(HARBOR_VENV)) harbor==0.26.0
+	@touch $@
 
 OPENENV_VENV := .venv-openenv
 borders-openenv: $(OPENENV_VENV)/.installed
@@ -240,6 +252,6 @@ lock:
 	    $(call pinned,requirements.lock requirements-dev.lock)
 
 clean:
-	rm -rf $(VENV) $(RL_VENV) $(VERL_VENV) $(ENGINE_VENV) $(OPENENV_VENV) $(ORS_VENV) $(TEXTGAMES_VENV) $(VERIFIERS_VENV) \
-	    $(MCP_NPM) $(AGENTS) $(LITELLM_VENV) results \
+	rm -rf $(VENV) $(RL_VENV) $(VERL_VENV) $(ENGINE_VENV) $(HARBOR_VENV) $(OPENENV_VENV) $(ORS_VENV) $(TEXTGAMES_VENV) \
+	    $(VERIFIERS_VENV) $(MCP_NPM) $(AGENTS) $(LITELLM_VENV) results \
 	    docs/_build dist

@@ -32,10 +32,11 @@ EVERYTHING = ("requirements",)
 KEPT = ("tests/end_to_end/", "tests/faults/", "tests/rollouts/", "tests/security/", "tests/test_rewards_over_http.py")
 """Suites that come first after every change: killed processes, faults, attacks, rewards, complete collections."""
 BORDERS = {
-    "tests/agents": ("nemo_gym/harness", "responses_api_agents/harness_agent"),
+    "tests/agents": ("nemo_gym/harness", "resources_servers/harbor", "responses_api_agents/harness_agent"),
     "tests/borders": (
         "nemo_gym/cli/outside.py",
         "resources_servers/aviary",
+        "resources_servers/harbor",
         "resources_servers/openenv",
         "resources_servers/ors",
         "resources_servers/textgames",

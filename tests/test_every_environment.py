@@ -32,8 +32,9 @@ CONFIGS = [
 PLAIN_REPLY = "I am sure that the answer is 42."
 
 
+RUNS_PROGRAMS = ("code_gen", "harbor")
 EACH_FOLDER = [
-    pytest.param(folder, marks=[pytest.mark.needs_bubblewrap] if folder.name == "code_gen" else [])
+    pytest.param(folder, marks=[pytest.mark.needs_bubblewrap] if folder.name in RUNS_PROGRAMS else [])
     for folder in FOLDERS
 ]
 

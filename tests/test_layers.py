@@ -105,7 +105,7 @@ MOST_LINES, MOST_LINES_OF_CORE = 80_160, 52_370
 OPEN_TO_PLUGINS = {
     "nemo_gym", "nemo_gym.grading", "nemo_gym.dialects", "nemo_gym.testing", "nemo_gym.jsonl",
     "nemo_gym.harness", "nemo_gym.sandbox",
-    "nemo_gym.data.media_files", "nemo_gym.data.sources", "nemo_gym.data.splits",
+    "nemo_gym.data.made", "nemo_gym.data.media_files", "nemo_gym.data.sources", "nemo_gym.data.splits",
     "nemo_gym.data.tables",
 }  # fmt: skip
 

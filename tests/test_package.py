@@ -31,7 +31,8 @@ def test_wheel_contains_all_shipped_files_except_tests(site: Path) -> None:
     listed = subprocess.run(["git", "ls-files", *TIERS], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     expected = {name for name in listed.stdout.splitlines() if name.split("/")[2:3] != ["tests"]}
     packed = {str(path.relative_to(site)) for tier in TIERS for path in (site / tier).rglob("*") if path.is_file()}
-    assert {name for name in packed if "/tests/" in name} == set()
+    # The task folders of `harbor` have tests of their own.
+    assert {name for name in packed if name.split("/")[2:3] == ["tests"]} == set()
     assert expected - packed == set()
     assert any(name.endswith("/data/example.jsonl") for name in packed)
 

@@ -35,7 +35,7 @@ TASK_IS_NOT_IN_THE_PROMPT = {
     "ors",
 }  # fmt: skip
 """A session or a simulated user shows the rest of these tasks, so two of them may begin alike."""
-HAS_TASKS_ELSEWHERE = {"mcp_tools", "openenv", "textgames"}
+HAS_TASKS_ELSEWHERE = {"harbor", "mcp_tools", "openenv", "textgames"}
 """The tasks come from the servers that the user names; the folder has only examples."""
 PACKAGE_LOADS_SLOWLY = {"reasoning_gym"}
 

@@ -25,7 +25,7 @@ FLAG = "--from"
 KEY = "outside"
 MEANING = "An environment of another framework, as KIND:ADDRESS, such as openenv:ws://127.0.0.1:8000/ws."
 ROWS = "source_file"
-LONGEST_NAME = 40
+LONGEST_NAME, LONGEST_VALUE = 40, 200
 
 
 class Outside(NamedTuple):
@@ -59,7 +59,7 @@ def outside_of(text: str, split: str | None) -> Outside:
 
 
 def tasks_of(place: str, split: str | None, notice: Callable[[str], None]) -> Iterator[dict[str, object]]:
-    """Yield the tasks of an environment of another framework: the fields of their rows that are numbers or texts."""
+    """Yield the tasks of an environment of another framework: the numbers and short texts in their rows."""
     from nemo_gym.config.loading import load
     from nemo_gym.data.obtain import Obtainer
 
@@ -74,7 +74,7 @@ def tasks_of(place: str, split: str | None, notice: Callable[[str], None]) -> It
                     for key, whole in row.items()
                     if key != "responses_create_params"
                     for name, value in (whole.items() if isinstance(whole, dict) else [("", whole)])
-                    if isinstance(value, str | int | float)
+                    if isinstance(value, str | int | float) and len(str(value)) <= LONGEST_VALUE
                 }
 
 

@@ -117,6 +117,33 @@ def test_program_calls_the_environments_tools(shared_workplace, policy, name):
     assert result["program"]["claimed_answers"] == 0
 
 
+HARBOR = """
+[environment]
+network_mode = "no-network"
+workdir = "/workspace"
+"""
+GRADE = "#!/bin/sh\ncp /tests/original.py . && python3 original.py && echo 1 > /logs/verifier/reward.txt\n"
+
+
+@pytest.mark.parametrize("name", [param(each) for each in PROGRAMS])
+def test_program_plays_a_task_folder_of_harbor(shared_workplace, policy, name):
+    mark = row_of("")[1]
+    texts = {"task.toml": HARBOR, "instruction.md": f"Repair calc.py. {mark}", "tests/test.sh": GRADE}
+    texts |= {"tests/original.py": TEST, **{f"environment/{path}": text for path, text in FILES.items()}}
+    for path, text in texts.items():
+        shared_workplace.write(f"harbor_tasks/{name}/{path}", text)
+    output = shared_workplace.folder / "results" / f"harbor_{name}.jsonl"
+    finished = shared_workplace.run(
+        "ng", "eval", "run", "--from", f"harbor:harbor_tasks/{name}", "--agent-type", f"harness_agent/{name}",
+        "--model-type", "vllm_model", "--output", str(output), "--max-attempts", "1",
+        f"+policy_base_url={policy}/v1", "+policy_api_key=none", "+policy_model_name=policy", timeout_s=LIMIT_S,
+    )  # fmt: skip
+    assert finished.code == 0, finished.out + finished.err
+    (result,) = rows_of(output)
+    assert (result["reward"], result["withheld"]) == (1.0, {}), calls_for(policy, mark)
+    assert result["workspace"]["archive"]
+
+
 def agent_of(name, policy, **settings):
     """Return an agent with the settings of the program's config."""
     (block,) = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text("utf-8")).values()
