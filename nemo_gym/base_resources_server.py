@@ -27,26 +27,10 @@ from nemo_gym.servers.resources import BaseResourcesServer, SimpleResourcesServe
 from nemo_gym.servers.tools.tool import RESERVED_MCP_TOOL_NAMES
 
 __all__ = [
-    "NEMO_GYM_MCP_METADATA_KEY",
-    "NEMO_GYM_MCP_SESSION_TOKEN_HEADER",
-    "RESERVED_MCP_TOOL_NAMES",
-    "AggregateMetrics",
-    "AggregateMetricsRequest",
-    "BaseMultiRewardVerifyResponse",
-    "BaseResourcesServer",
-    "BaseResourcesServerConfig",
-    "BaseRunRequest",
-    "BaseSeedSessionRequest",
-    "BaseSeedSessionResponse",
-    "BaseVerifyRequest",
-    "BaseVerifyResponse",
-    "MCPServerMetadata",
-    "NeMoGymResponse",
-    "ResourcesCloseSessionRequest",
-    "ResourcesCloseSessionResponse",
-    "ResourcesSeedSessionRequest",
-    "ResourcesSeedSessionResponse",
-    "ReverifyMode",
-    "SimpleResourcesServer",
+    "NEMO_GYM_MCP_METADATA_KEY", "NEMO_GYM_MCP_SESSION_TOKEN_HEADER", "RESERVED_MCP_TOOL_NAMES", "AggregateMetrics",
+    "AggregateMetricsRequest", "BaseMultiRewardVerifyResponse", "BaseResourcesServer", "BaseResourcesServerConfig",
+    "BaseRunRequest", "BaseSeedSessionRequest", "BaseSeedSessionResponse", "BaseVerifyRequest", "BaseVerifyResponse",
+    "MCPServerMetadata", "NeMoGymResponse", "ResourcesCloseSessionRequest", "ResourcesCloseSessionResponse",
+    "ResourcesSeedSessionRequest", "ResourcesSeedSessionResponse", "ReverifyMode", "SimpleResourcesServer",
     "normalize_tool_name",
-]
+]  # fmt: skip

@@ -14,17 +14,8 @@ from nemo_gym.servers.agent import BaseResponsesAPIAgent, Body, SimpleResponsesA
 from nemo_gym.servers.agent_sessions import AgentSessionSetupError, AgentSessionState
 
 __all__ = [
-    "AgentCloseSessionRequest",
-    "AgentCloseSessionResponse",
-    "AgentSeedSessionRequest",
-    "AgentSeedSessionResponse",
-    "AgentSessionSetupError",
-    "AgentSessionState",
-    "AggregateMetrics",
-    "AggregateMetricsRequest",
-    "BaseResponsesAPIAgent",
-    "BaseResponsesAPIAgentConfig",
-    "Body",
-    "SimpleResponsesAPIAgent",
+    "AgentCloseSessionRequest", "AgentCloseSessionResponse", "AgentSeedSessionRequest", "AgentSeedSessionResponse",
+    "AgentSessionSetupError", "AgentSessionState", "AggregateMetrics", "AggregateMetricsRequest",
+    "BaseResponsesAPIAgent", "BaseResponsesAPIAgentConfig", "Body", "SimpleResponsesAPIAgent",
     "get_first_server_config_dict",
-]
+]  # fmt: skip

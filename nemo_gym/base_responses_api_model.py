@@ -16,17 +16,8 @@ from nemo_gym.published.server_folders import start_model_execution
 from nemo_gym.servers.model import BaseResponsesAPIModel, Body, SimpleResponsesAPIModel
 
 __all__ = [
-    "BaseResponsesAPIModel",
-    "BaseResponsesAPIModelConfig",
-    "Body",
-    "CaptureStore",
-    "ModelCallCaptureConfig",
-    "ModelCallRecord",
-    "SimpleResponsesAPIModel",
-    "_CaptureMiddleware",
-    "_orjson_dispatch_response",
-    "aggregate_model_call_metrics",
-    "merge_model_call_capture_into_record",
-    "read_model_call_records",
+    "BaseResponsesAPIModel", "BaseResponsesAPIModelConfig", "Body", "CaptureStore", "ModelCallCaptureConfig",
+    "ModelCallRecord", "SimpleResponsesAPIModel", "_CaptureMiddleware", "_orjson_dispatch_response",
+    "aggregate_model_call_metrics", "merge_model_call_capture_into_record", "read_model_call_records",
     "start_model_execution",
-]
+]  # fmt: skip

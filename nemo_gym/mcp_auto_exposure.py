@@ -9,12 +9,6 @@ from nemo_gym.servers.mcp.tools import CatchAll, McpTool
 from nemo_gym.servers.tools.tool import RESERVED_MCP_TOOL_NAMES
 
 __all__ = [
-    "NEMO_GYM_MCP_METADATA_KEY",
-    "NEMO_GYM_MCP_SESSION_TOKEN_HEADER",
-    "RESERVED_MCP_TOOL_NAMES",
-    "CatchAll",
-    "MCPServerMetadata",
-    "McpTool",
-    "maybe_auto_expose",
-    "normalize_tool_name",
-]
+    "NEMO_GYM_MCP_METADATA_KEY", "NEMO_GYM_MCP_SESSION_TOKEN_HEADER", "RESERVED_MCP_TOOL_NAMES", "CatchAll",
+    "MCPServerMetadata", "McpTool", "maybe_auto_expose", "normalize_tool_name",
+]  # fmt: skip

@@ -13,12 +13,6 @@ from nemo_gym.published.hooks import PublishedHooks  # noqa: F401 - its hooks ar
 from nemo_gym.published.prompts import load_prompt_config
 
 __all__ = [
-    "MaterializePromptsConfig",
-    "PromptConfig",
-    "apply_prompt_to_row",
-    "fill_prompt",
-    "load_prompt_config",
-    "materialize_prompts",
-    "materialize_prompts_cli",
-    "validate_prompt_compatibility",
-]
+    "MaterializePromptsConfig", "PromptConfig", "apply_prompt_to_row", "fill_prompt", "load_prompt_config",
+    "materialize_prompts", "materialize_prompts_cli", "validate_prompt_compatibility",
+]  # fmt: skip

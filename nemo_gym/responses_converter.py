@@ -11,10 +11,6 @@ from nemo_gym.records.usage import usage_detail as _usage_detail
 VLLMConverter = ResponsesConverter
 
 __all__ = [
-    "ResponsesConverter",
-    "VLLMConverter",
-    "VLLMConverterResponsesToChatCompletionsState",
-    "_usage_detail",
-    "split_responses_input_output_items",
-    "uuid4",
-]
+    "ResponsesConverter", "VLLMConverter", "VLLMConverterResponsesToChatCompletionsState", "_usage_detail",
+    "split_responses_input_output_items", "uuid4",
+]  # fmt: skip

@@ -15,17 +15,8 @@ from nemo_gym.schemas.row import NO_PERSIST_KEY as NG_NO_PERSIST_KEY
 from nemo_gym.schemas.row import TERMINAL_KEY as NG_TERMINAL_KEY
 
 __all__ = [
-    "NG_FAILURE_CLASS_KEY",
-    "NG_NO_PERSIST_KEY",
-    "NG_TERMINAL_KEY",
-    "E2ERolloutCollectionConfig",
-    "RolloutAggregationConfig",
-    "RolloutCollectionConfig",
-    "RolloutCollectionHelper",
-    "SharedRolloutCollectionConfig",
-    "_attach_trajectory_record",
-    "_get_max_rollout_attempts",
-    "aggregate_rollouts",
-    "collect_rollouts",
+    "NG_FAILURE_CLASS_KEY", "NG_NO_PERSIST_KEY", "NG_TERMINAL_KEY", "E2ERolloutCollectionConfig",
+    "RolloutAggregationConfig", "RolloutCollectionConfig", "RolloutCollectionHelper", "SharedRolloutCollectionConfig",
+    "_attach_trajectory_record", "_get_max_rollout_attempts", "aggregate_rollouts", "collect_rollouts",
     "get_global_config_dict",
-]
+]  # fmt: skip

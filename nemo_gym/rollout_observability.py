@@ -21,19 +21,8 @@ from nemo_gym.capture.trajectory import (
 from nemo_gym.published.captured_calls import AgentEpisode
 
 __all__ = [
-    "AgentEpisode",
-    "AgentInvocation",
-    "AgentObservationBundle",
-    "ContextCompactionObservation",
-    "ModelCallRef",
-    "ObservationGap",
-    "SandboxObservation",
-    "ToolCallObservation",
-    "TrajectoryModelCall",
-    "TrajectoryRecord",
-    "TrajectoryResponseMetadata",
-    "TrajectoryTokenStats",
-    "TrajectoryToolCall",
-    "TrajectoryTurn",
+    "AgentEpisode", "AgentInvocation", "AgentObservationBundle", "ContextCompactionObservation", "ModelCallRef",
+    "ObservationGap", "SandboxObservation", "ToolCallObservation", "TrajectoryModelCall", "TrajectoryRecord",
+    "TrajectoryResponseMetadata", "TrajectoryTokenStats", "TrajectoryToolCall", "TrajectoryTurn",
     "join_model_call_observations",
-]
+]  # fmt: skip

@@ -11,11 +11,6 @@ from nemo_gym.data.skills import (
 )
 
 __all__ = [
-    "SkillMetadata",
-    "SkillsConfig",
-    "SkillsRef",
-    "hash_skill_dir",
-    "load_skill_directory",
-    "parse_skill_md",
+    "SkillMetadata", "SkillsConfig", "SkillsRef", "hash_skill_dir", "load_skill_directory", "parse_skill_md",
     "stage_skills",
-]
+]  # fmt: skip

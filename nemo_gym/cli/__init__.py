@@ -8,32 +8,28 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+_SETTINGS = "nemo_gym.cli.settings"
 _HOMES = {
-    "GlobalConfigDictParserConfig": "nemo_gym.published.global_config:GlobalConfigDictParserConfig",
-    "RunHelper": "nemo_gym.published.run_helper:RunHelper",
-    "PipListConfig": "nemo_gym.cli.settings:PackagesSettings",
-    "RunConfig": "nemo_gym.cli.settings:EntrypointSettings",
-    "TestAllConfig": "nemo_gym.cli.settings:TestAllSettings",
-    "TestConfig": "nemo_gym.cli.settings:TestSettings",
-    "VersionConfig": "nemo_gym.published.settings_classes:VersionConfig",
-    "dev_test": "nemo_gym.published.commands:dev_test",
-    "dump_config": "nemo_gym.published.commands:dump_config",
-    "e2e_rollout_collection": "nemo_gym.published.commands:e2e_rollout_collection",
-    "init_resources_server": "nemo_gym.published.commands:init_resources_server",
-    "pip_list": "nemo_gym.published.commands:pip_list",
-    "run": "nemo_gym.published.commands:run",
-    "status": "nemo_gym.published.commands:status",
-    "test": "nemo_gym.published.commands:test",
-    "test_all": "nemo_gym.published.commands:test_all",
-    "version": "nemo_gym.published.commands:version",
+    "GlobalConfigDictParserConfig": ("nemo_gym.published.global_config", "GlobalConfigDictParserConfig"),
+    "RunHelper": ("nemo_gym.published.run_helper", "RunHelper"),
+    "PipListConfig": (_SETTINGS, "PackagesSettings"),
+    "RunConfig": (_SETTINGS, "EntrypointSettings"),
+    "TestAllConfig": (_SETTINGS, "TestAllSettings"),
+    "TestConfig": (_SETTINGS, "TestSettings"),
+    "VersionConfig": ("nemo_gym.published.settings_classes", "VersionConfig"),
 }
+_COMMANDS = (
+    "dev_test", "dump_config", "e2e_rollout_collection", "init_resources_server", "pip_list", "run", "status", "test",
+    "test_all", "version",
+)  # fmt: skip
+_PLACES = _HOMES | {name: ("nemo_gym.published.commands", name) for name in _COMMANDS}
 
-__all__ = list(_HOMES)
+__all__ = list(_PLACES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _PLACES:
         raise AttributeError(f"module 'nemo_gym.cli' has no attribute '{name}'")
-    module, attribute = _HOMES[name].split(":")
+    module, attribute = _PLACES[name]
     found = globals()[name] = getattr(importlib.import_module(module), attribute)
     return found

@@ -34,30 +34,19 @@ if TYPE_CHECKING:
     from nemo_gym.sandbox.providers.registry import register_provider as register_provider
 
 _HOMES = {
-    "AsyncSandbox": "api",
-    "ConnectableProvider": "providers.base",
-    "ExecResult": "providers.base",
-    "Sandbox": "blocking",
-    "SandboxCreateError": "providers.base",
-    "SandboxCreateVerificationError": "providers.base",
-    "SandboxEndpoint": "providers.base",
-    "SandboxError": "providers.base",
-    "SandboxExecResult": "providers.base",
-    "SandboxHandle": "providers.base",
-    "SandboxProvider": "providers.base",
-    "SandboxResources": "providers.base",
-    "SandboxSpec": "providers.base",
-    "SandboxStatus": "providers.base",
-    "SupportsSandboxEndpoint": "providers.base",
-    "create_provider": "providers.registry",
-    "get_provider_class": "providers.registry",
-    "list_providers": "providers.registry",
-    "register_provider": "providers.registry",
-    "resolve_provider_config": "config",
-    "resolve_provider_metadata": "config",
-    "rewrite_image": "images",
-}
+    "api": ("AsyncSandbox",),
+    "blocking": ("Sandbox",),
+    "config": ("resolve_provider_config", "resolve_provider_metadata"),
+    "images": ("rewrite_image",),
+    "providers.base": (
+        "ConnectableProvider", "ExecResult", "SandboxCreateError", "SandboxCreateVerificationError", "SandboxEndpoint",
+        "SandboxError", "SandboxExecResult", "SandboxHandle", "SandboxProvider", "SandboxResources", "SandboxSpec",
+        "SandboxStatus", "SupportsSandboxEndpoint",
+    ),
+    "providers.registry": ("create_provider", "get_provider_class", "list_providers", "register_provider"),
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605 - all of them are strings
+__all__ = sorted(_HOME_OF)  # noqa: PLE0605 - all of them are strings
 
-__getattr__ = lazy_names(__name__, _HOMES)
+__getattr__ = lazy_names(__name__, _HOME_OF)

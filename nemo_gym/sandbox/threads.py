@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 CPU_CAP_ENV_VARS = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "NUMEXPR_MAX_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "PYTHON_CPU_COUNT",
-    "GOMAXPROCS",
-    "CARGO_BUILD_JOBS",
-    "RAYON_NUM_THREADS",
-    "CMAKE_BUILD_PARALLEL_LEVEL",
-)
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS",
+    "VECLIB_MAXIMUM_THREADS", "BLIS_NUM_THREADS", "PYTHON_CPU_COUNT", "GOMAXPROCS", "CARGO_BUILD_JOBS",
+    "RAYON_NUM_THREADS", "CMAKE_BUILD_PARALLEL_LEVEL",
+)  # fmt: skip
 """The environment variables from which libraries and build tools read how many threads to start."""
 
 

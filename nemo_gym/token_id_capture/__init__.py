@@ -8,15 +8,7 @@ from nemo_gym.published.captured_calls import retire_rollout_token_capture
 from nemo_gym.published.model_servers import current_capture_context
 
 __all__ = [
-    "FileTokenStore",
-    "FrozenTokens",
-    "RolloutFrozen",
-    "TokenEntry",
-    "TokenSink",
-    "TokenSource",
-    "TokenTrajectories",
-    "current_capture_context",
-    "finalize_rollout_token_capture",
-    "retire_rollout_token_capture",
+    "FileTokenStore", "FrozenTokens", "RolloutFrozen", "TokenEntry", "TokenSink", "TokenSource", "TokenTrajectories",
+    "current_capture_context", "finalize_rollout_token_capture", "retire_rollout_token_capture",
     "trajectories_for_rollout",
-]
+]  # fmt: skip
