@@ -79,17 +79,17 @@ class AnswerMatchServer(SimpleResourcesServer):
             answer = chosen(body.options or [], answer, keeps_case=keeps_case)
         if grader == "number" and answer and number_in(unwrapped(answer)) is None:
             answer = None
-        is_correct = bool(answer) and await self._is_correct(grader, body.expected_answer, answer or "")
+        is_correct = bool(answer) and await self._is_correct(grader, body, answer or "")
         # For `contains`, report no answer, because majority voting needs short answers that rollouts can share.
         shown = None if grader == "contains" else answer
         return BaseVerifyResponse.grade(body, reward=float(is_correct), extracted_answer=shown)
 
-    async def _is_correct(self, grader: Grader, expected: str, answer: str) -> bool:
-        keeps_case = self.config.case_sensitive
+    async def _is_correct(self, grader: Grader, body: AnswerMatchVerifyRequest, answer: str) -> bool:
+        expected, keeps_case = body.expected_answer, self.config.case_sensitive
         if grader == "number":
             return equal_numbers(expected, answer)
         if grader == "contains":
-            return contains(expected, answer, keeps_case=keeps_case)
+            return contains(expected, answer, keeps_case=keeps_case, asked=_messages(body))
         if grader == "regex":
             return await self._matches(expected, answer)
         return same_text(expected, answer, keeps_case=keeps_case)
@@ -127,6 +127,13 @@ class AnswerMatchServer(SimpleResourcesServer):
             **compute_subset_metrics(tasks, "subset", answer_key=ANSWER_KEY),
             **compute_subset_metrics(by_option, OPTION_KEY, answer_key=ANSWER_KEY),
         }
+
+
+def _messages(body: BaseVerifyRequest) -> list[str]:
+    """Return the texts of the request's messages."""
+    contents = [getattr(item, "content", "") for item in body.responses_create_params.input_items]
+    parts = [part for each in contents for part in ([each] if isinstance(each, str) else each)]
+    return [part if isinstance(part, str) else getattr(part, "text", "") for part in parts]
 
 
 if __name__ == "__main__":

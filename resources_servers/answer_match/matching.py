@@ -1,6 +1,7 @@
 """Compare a final answer with the expected words, options and numbers."""
 
 import re
+from collections.abc import Iterable
 
 from nemo_gym.grading import normalised, same_number, same_text, unwrapped
 
@@ -12,9 +13,14 @@ _LONGEST_PART = 5
 """The number of characters directly before a match that are searched for `_PART_BEFORE`."""
 
 
-def contains(expected: str, text: str, *, keeps_case: bool) -> bool:
-    """Return whether a text contains the expected words as whole words, not as a part of other words or numbers."""
+def contains(expected: str, text: str, *, keeps_case: bool, asked: Iterable[str] = ()) -> bool:
+    """Return whether a text contains the expected words as whole words, not as a part of other words or numbers.
+
+    Repetitions of the messages in `asked` do not count.
+    """
     words, within = normalised(expected, keeps_case=keeps_case), normalised(text, keeps_case=keeps_case)
+    for message in (normalised(each, keeps_case=keeps_case) for each in asked):
+        within = within.replace(message, " ") if message not in ("", words) else within
     found = re.finditer(rf"(?<!\w){re.escape(words)}(?!\w)", within)
     return any(not _cuts_a_number(within, mention) for mention in found)
 

@@ -57,6 +57,14 @@ async def test_right_answers_earn_the_reward():
     assert wrong == []
 
 
+async def test_echoed_question_does_not_contain_the_answer():
+    question = "Welcome Ada Lovelace to Oslo."
+    answers = [question, f"You ask: {question}", f"{question}\n\nGood evening, Ada Lovelace!", "Ada Lovelace"]
+    for given in (question, [{"role": "user", "content": question}]):
+        row = {"expected_answer": "Ada Lovelace", "grader": "contains", "responses_create_params": {"input": given}}
+        assert await rewards(row, answers) == [0.0, 0.0, 1.0, 1.0]
+
+
 async def test_wrong_answers_earn_nothing():
     right = ((EXACT, "Addis Ababa"), (NUMBER, "1250.50"), (CHOICE, "billing"), (REGEX, "16:10"))
     cases = [(row, [form.replace("{right}", text) for form in WRONG_FORMS]) for row, text in right]
