@@ -49,9 +49,9 @@ _RELATION = re.compile(
 )
 """A symbol of negation, inequality, implication or choice. math-verify ignores it and compares the number after it."""
 _LIMITED = re.compile(
-    r"\b(?:except|without|least|most|more|less|greater|fewer|above|below|under|over|than)\b", re.IGNORECASE
+    r"\b(?:except|without|least|most|more|less|greater|fewer|above|below|under|over|than)\b|\"\s*:", re.IGNORECASE
 )
-"""A word that limits a value, as in "at least 5". math-verify ignores such words."""
+"""A word that limits a value, as in "at least 5", or a key of JSON. math-verify ignores both."""
 _CHOICE = re.compile(
     r"(?<![\\A-Za-z])or(?![A-Za-z])|(?:(?<![\\A-Za-z])(?:maybe|perhaps|possibly|alternatively|versus|vs|oder|ou|oppure|"
     r"eller|lub|albo|nebo|vagy|veya|или)(?![A-Za-z])|或者|または)(?=[^\d\\]{0,60}[\d\\])",

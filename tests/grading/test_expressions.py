@@ -281,6 +281,7 @@ async def test_expressions_are_compared_by_meaning(equality, expected, text):
         ("1", r"\boxed{x = 1 \text{ or } x = 2}"),
         (r"\frac{\pi}{6}\text{ rad}", r"\boxed{\frac{\pi}{6}^\circ}"),
         ("72", r"Either \boxed{71} or \boxed{72}"),
+        ("1", r'\boxed{{"verdict": "[[A=B]]", "score": 1, "correct": true}}'),
     ],
 )
 async def test_different_expressions_are_not_equal(equality, expected, text):
