@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable
@@ -39,6 +40,7 @@ _SCRIPTS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("hi", "mr", "ne"), frozenset({"DEVANAGARI"})),
 }  # fmt: skip
 _LATIN = frozenset({"LATIN"})
+_WORD = re.compile(r"[^\W\d_]{2}")
 _MARKS = ".,:;!?()[]{}<>*_#\"'“”‘’«»،؛؟।॥…-–—"
 
 
@@ -54,7 +56,7 @@ def japanese_words(text: str, *, N: Annotated[int, Field(ge=1)]) -> bool:  # noq
 
 
 def is_in_language(text: str, language: Language) -> bool:
-    """Return whether a text is in a language. A text without letters passes for any language.
+    """Return whether a text is in a language. A text without words, such as numbers, is in none.
 
     At least half of the letters must be in the language's script. Japanese also needs kana. In Chinese, at most a
     tenth of the letters may be kana. For other languages, py3langid must find it the likeliest of those that share
@@ -63,9 +65,7 @@ def is_in_language(text: str, language: Language) -> bool:
     sample = without_unseen(text[:READ_FROM])
     scripts = Counter(_script_of(character) for character in sample if character.isalpha())
     wanted = _SCRIPTS.get(language, _LATIN)
-    if not scripts:
-        return True
-    if 2 * sum(scripts[script] for script in wanted) < scripts.total():
+    if not scripts or 2 * sum(scripts[script] for script in wanted) < scripts.total():
         return False
     kana = scripts["HIRAGANA"] + scripts["KATAKANA"]
     if language == "ja":
@@ -73,6 +73,8 @@ def is_in_language(text: str, language: Language) -> bool:
     if "CJK" in wanted:
         return 10 * kana <= scripts.total()
     rivals = frozenset(each for each in get_args(Language) if _SCRIPTS.get(each, _LATIN) == wanted)
+    if not _WORD.search(sample):
+        return False
     return len(rivals) == 1 or _is_likeliest(language.partition("-")[0], sample, rivals)
 
 
