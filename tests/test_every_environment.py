@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from nemo_gym.contract.answers import HUGE, ODD_ARGUMENTS
-from nemo_gym.contract.checks import Checkup, check_environment
+from nemo_gym.contract.attacking import attack_environment
+from nemo_gym.contract.checks import Checkup, Finding, check_environment
 from nemo_gym.contract.environment import open_environment
 from nemo_gym.contract.examples import example_rollouts
 from nemo_gym.contract.play import play
+from nemo_gym.contract.tasks import Task
 from nemo_gym.data.examples import check_examples
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import call, reply, rollout, serving
@@ -85,6 +87,22 @@ async def test_thoughts_do_not_count_as_the_answer(environment):
 
 
 NO_TOOLS = ["no_such_tool", "", "../verify"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runs_programs", [False, pytest.param(True, marks=pytest.mark.needs_bubblewrap)])
+async def test_no_attack_earns_a_reward(runs_programs):
+    """Play all attacks at the last example of each environment. Benchmarks use the same servers."""
+    fooled = {}
+    for folder in (path for path in FOLDERS if (path.name == "code_gen") is runs_programs):
+        with open_environment(folder) as environment:
+            tasks = [Task("the last row", environment.rows[-1])]
+            found = []
+            await attack_environment(environment, tasks, found.append)
+        findings = [each for each in found if isinstance(each, Finding)]
+        assert findings
+        fooled |= {(folder.name, each.promise): each.detail for each in findings if not each.is_kept}
+    assert fooled == {}
 
 
 @pytest.mark.slow

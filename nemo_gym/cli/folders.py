@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from nemo_gym import paths
 from nemo_gym.cli import printing
@@ -94,6 +94,7 @@ def _counted(tested: Sequence[Tested]) -> str:
 def check(words: list[str]) -> int:
     """Check an environment by running rollouts in it, and return 1 if a check fails."""
     from nemo_gym.cli import tables
+    from nemo_gym.contract.attacking import attack_in_child
     from nemo_gym.contract.checks import check_environment
     from nemo_gym.contract.environment import open_environment
     from nemo_gym.contract.examples import write_examples
@@ -126,20 +127,21 @@ def check(words: list[str]) -> int:
             path_of = Obtainer(environment.run, printing.note).path_of
             further += sample_of(environment, settings.dataset, path_of, count=settings.sample, seed=settings.seed)
         with _progress() as show:
-            checking = check_environment(
-                environment,
-                further,
-                for_publishing=not (settings.unpublished or _is_packaged(folder)),
-                timeout_s=settings.timeout,
-                on_step=show,
-                on_stuck=_give_up,
-            )
-            findings = asyncio.run(checking)
-        tables.show(tables.findings(findings))
+            limits: dict[str, Any] = {"timeout_s": settings.timeout, "on_step": show, "on_stuck": _give_up}
+            if settings.attack:
+                limits |= {"margin": settings.attack_margin, "rollouts": settings.attack_rollouts}
+                findings = attack_in_child(environment, further, **limits)
+            else:
+                for_publishing = not (settings.unpublished or _is_packaged(folder))
+                checking = check_environment(environment, further, for_publishing=for_publishing, **limits)
+                findings = asyncio.run(checking)
+        tables.show(tables.findings(findings, "attack" if settings.attack else "promise"))
         broken = sum(not finding.is_kept for finding in findings)
         if settings.write_examples and not broken:
             printing.say(f"{counted(asyncio.run(write_examples(environment)), 'example rollout')} written")
-    printing.say(f"{settings.entrypoint}: {len(findings) - broken} of {len(findings)} promises kept")
+    kept = f"{len(findings) - broken} of {len(findings)} promises kept"
+    won = counted(broken, "finding") if broken else "no exploit found"
+    printing.say(f"{settings.entrypoint}: {won if settings.attack else kept}")
     if has_stuck_threads():
         # Do not wait at the end of the process for code in threads that does not end.
         _end(1)

@@ -176,6 +176,13 @@ class CheckSettings(EntrypointSettings):
     """Do not check for the parts that only a folder for others needs: a README, tests, exactly five example rows."""
     timeout: float = Field(default=300.0, gt=0)
     """Seconds that each promise may take. If one takes longer, the check ends."""
+    attack: bool = False
+    """Play known attacks on the reward instead of the checks."""
+    attack_margin: float | None = Field(default=None, ge=0, lt=1)
+    """Attacks may earn this share of the way from the reward for doing nothing to the oracle's. Default: 0.5, or that
+    of oracle.py."""
+    attack_rollouts: Path | None = None
+    """Write the rollouts of the attacks that earned a reward to this file. `ng view` shows them."""
 
 
 class NoSettings(CommandSettings):

@@ -88,9 +88,9 @@ def console() -> Console:
     return found
 
 
-def findings(found: Iterable[Finding]) -> Table:
-    """Return a table of the results of `ng env check`, one row per check."""
-    return _marked("promise", rows=((each.is_kept, each.promise, each.detail) for each in found))
+def findings(found: Iterable[Finding], heading: str = "promise") -> Table:
+    """Return a table of the results of `ng env check`, one row per check or attack."""
+    return _marked(heading, rows=((each.is_kept, each.promise, each.detail) for each in found))
 
 
 def fits(found: Iterable[Fit]) -> Table:

@@ -282,7 +282,7 @@ async def _sessions_are_apart(checkup: Checkup) -> str:
 
 async def _odd_answers_are_graded(checkup: Checkup) -> str:
     async with checkup.server() as server:
-        tools = _tools_of(server, checkup.environment.rows)
+        tools = tools_of(server, checkup.environment.rows)
         answers = odd_answers(tools)
         blocks = [] if checkup.watch is None else checkup.watch.blocks
         before = len(blocks)
@@ -299,7 +299,7 @@ async def _is_graded_for_each_row(checkup: Checkup, server: SimpleServer, name: 
         try:
             played = await checkup.graded(partial(grade_alone, server, row, answer, checkup.rivals(row, None)))
         except Exception as error:
-            raise Broken(f"row {number}, {name}: {_fault(checkup.environment, error)}") from error
+            raise Broken(f"row {number}, {name}: {fault_of(checkup.environment, error)}") from error
         if not math.isfinite(played.reward):
             raise Broken(f"row {number}, {name}: the reward is {played.reward}, but it must be a finite number")
         if played.verify_s > VERIFY_LIMIT_S:
@@ -324,11 +324,11 @@ async def _odd_calls_are_answered(checkup: Checkup, server: SimpleServer, tools:
                     await attempt.send(each)
                 except Exception as error:
                     called = f"row {number}, {each.name} called with {each.arguments[:60]!r}"
-                    raise Broken(f"{called}: {_fault(checkup.environment, error)}") from error
+                    raise Broken(f"{called}: {fault_of(checkup.environment, error)}") from error
     return len(calls)
 
 
-def _tools_of(server: SimpleServer, rows: Sequence[Mapping[str, object]]) -> dict[str, JsonSchemaValue]:
+def tools_of(server: SimpleServer, rows: Sequence[Mapping[str, object]]) -> dict[str, JsonSchemaValue]:
     """Return the JSON Schema of each tool's arguments, keyed by tool name. The server or a row names the tools."""
     named = (tool for row in rows for tool in named_tools(row))
     return {tool["name"]: tool.get("parameters") or {} for tool in named} | {
@@ -411,14 +411,14 @@ async def check_environment(
                 findings.append(Finding(promise, True, detail))
             except Exception as error:  # noqa: BLE001 - any error of an author's code is a finding
                 late = promise if isinstance(error, Late) else ""
-                fault = _fault(environment, error)
+                fault = fault_of(environment, error)
                 same = first.setdefault(fault, promise)
                 shown = fault if same == promise else f"the same error as in '{same}'"
                 findings.append(Finding(promise, False, shown))
     return findings
 
 
-def _fault(environment: Environment, error: Exception) -> str:
+def fault_of(environment: Environment, error: Exception) -> str:
     """Describe an error, with its file and line if they are known."""
     if isinstance(error, SignatureError) and error.place:
         return f"{error.place.removeprefix(f'{environment.folder.resolve()}/')}: {error}"

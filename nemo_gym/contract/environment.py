@@ -43,6 +43,7 @@ Solution = list["str | FunctionToolCall | EasyInputMessage"]
 
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
 ORACLE_FILE = "oracle.py"
+ATTACK_MARGIN = 0.5
 COMPOSED_CONFIG = "config.yaml"
 """The file name of a config that uses the server of another folder, as in `environments/` and `benchmarks/`."""
 
@@ -56,6 +57,10 @@ class Oracle:
     """A function that returns the reward of a perfect attempt at a row. Default: always 1."""
     asks_for_something: Callable[[JsonObject], bool]
     """A function that returns whether doing nothing must earn less than the full reward of a row. Default: always."""
+    right_by_chance: Mapping[str, str]
+    """The attacks that a task may accept, each with the reason. They count only if they earn on almost all tasks."""
+    attack_margin: float
+    """The share of the way from the reward for doing nothing to the full reward that an attack may earn."""
 
 
 @dataclass(frozen=True)
@@ -113,13 +118,16 @@ class Environment:
         found = find(path, Path.is_file)
         return found is not None and self.folder.resolve() in found.resolve().parents
 
-    def server(self, *, judge_agrees: bool = True) -> SimpleServer:
-        """Create the server. If it has a judge, the judge always agrees, or never if `judge_agrees` is False."""
+    @property
+    def labels(self) -> list[str] | None:
+        """The labels of the judge; the first one means that it agrees. None if the settings have none."""
         kind = self.server_class.model_fields["config"].annotation
         fields = kind.model_fields if is_class_of(kind, BaseModel) else {}
-        defaults = {name: field.default for name, field in fields.items()}
-        labels = labels_in({**defaults, **self.settings}) or ["yes", "no"]
-        model = FakeModel([labels[0 if judge_agrees else -1]])
+        return labels_in({**{name: field.default for name, field in fields.items()}, **self.settings})
+
+    def server(self, *, judge_agrees: bool = True, judge: FakeModel | None = None) -> SimpleServer:
+        """Create the server. Unless a fake judge is given, the judge always agrees, or never if not `judge_agrees`."""
+        model = judge or FakeModel([(self.labels or ["yes", "no"])[0 if judge_agrees else -1]])
         settings = {"name": self.name, **self.settings}
         return connected_server(self.server_class, settings, model=model, servers=[each() for each in self.models])
 
@@ -319,4 +327,6 @@ def _oracle_of(folder: Path) -> Oracle | None:
         solve=module.solve,
         full_reward=getattr(module, "full_reward", lambda row: 1.0),
         asks_for_something=getattr(module, "asks_for_something", lambda row: True),
+        right_by_chance=getattr(module, "RIGHT_BY_CHANCE", {}),
+        attack_margin=getattr(module, "ATTACK_MARGIN", ATTACK_MARGIN),
     )

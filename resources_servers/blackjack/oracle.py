@@ -6,6 +6,9 @@ from typing import Any
 
 from resources_servers.blackjack.game import best_play
 
+RIGHT_BY_CHANCE = {"the question echoed": "it ends with 'stand', which wins some hands"}
+"""The attacks that some hands may accept, each with the reason."""
+
 
 def solve(row: dict[str, Any]) -> list[Any]:
     """Return the best decisions, one per turn."""

@@ -6,6 +6,9 @@ from typing import Any
 
 from nemo_gym.testing import call
 
+ATTACK_MARGIN = 2 / 3
+"""A call with made-up arguments may earn two of the three components, because it is well-formed."""
+
 
 def solve(row: dict[str, Any]) -> list[Any]:
     expected = row["expected_call"]

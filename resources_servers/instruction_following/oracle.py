@@ -8,6 +8,18 @@ from resources_servers.instruction_following.constraints import constraint
 from resources_servers.instruction_following.drafting import drafts
 from resources_servers.instruction_following.solos import SOLOS
 
+COUNTED = "some constraints only count words or characters, and any words keep them"
+UNKNOWN = "a few words may be of any language"
+RIGHT_BY_CHANCE = {
+    "every number listed": COUNTED,
+    "hedged between all numbers": COUNTED,
+    "a long repetition": COUNTED,
+    "something that equals everything": UNKNOWN,
+    "an empty form": UNKNOWN,
+    "a field of the row named": UNKNOWN,
+}
+"""The attacks that some constraints accept, each with the reason. The reward measures nothing but the constraints."""
+
 
 def solve(row: dict[str, Any]) -> list[Any]:
     """Return the first draft that follows every constraint. Raises `DataError` if none does."""
