@@ -1,5 +1,6 @@
 """Grade a short answer by comparing it with the expected one, without a judge."""
 
+from reprlib import repr as quoted
 from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, PrivateAttr
@@ -82,7 +83,10 @@ class AnswerMatchServer(SimpleResourcesServer):
         is_correct = bool(answer) and await self._is_correct(grader, body, answer or "")
         # For `contains`, report no answer, because majority voting needs short answers that rollouts can share.
         shown = None if grader == "contains" else answer
-        return BaseVerifyResponse.grade(body, reward=float(is_correct), extracted_answer=shown)
+        how = f"{'matches' if is_correct else 'does not match'} the expected {quoted(body.expected_answer)} ({grader})"
+        subject = "the text" if grader == "contains" else f"the answer {quoted(answer)}"
+        why = f"{subject} {how}" if answer else f"no answer was found in the text ({grader})"
+        return BaseVerifyResponse.grade(body, reward=float(is_correct), extracted_answer=shown, why=why)
 
     async def _is_correct(self, grader: Grader, body: AnswerMatchVerifyRequest, answer: str) -> bool:
         expected, keeps_case = body.expected_answer, self.config.case_sensitive

@@ -8,10 +8,11 @@ from nemo_gym import (
     BaseResourcesServerConfig,
     BaseSeedSessionRequest,
     BaseVerifyRequest,
+    BaseVerifyResponse,
     ReverifyMode,
     SimpleResourcesServer,
 )
-from resources_servers.calendar.grading import booked_in, keeps_all
+from resources_servers.calendar.grading import booked_in, first_problem
 from resources_servers.calendar.requirements import Requirement
 
 
@@ -52,13 +53,12 @@ class CalendarServer(SimpleResourcesServer):
     async def seed_session(self, body: CalendarSeedRequest) -> None:
         """Validate the row before the model spends any time on it."""
 
-    async def verify(self, body: CalendarVerifyRequest) -> float:
-        """Return 1 if nothing is expected or the last message lists a calendar that meets every requirement."""
+    async def verify(self, body: CalendarVerifyRequest) -> BaseVerifyResponse:
+        """Reward a last message whose calendar meets every requirement, or any message if nothing is expected."""
         expected = list(body.exp_cal_state.values())
-        if not expected:
-            return 1.0
-        booked = booked_in(body.response.last_text)
-        return float(booked is not None and keeps_all(booked, expected))
+        problem = first_problem(booked_in(body.response.last_text), expected) if expected else None
+        why = problem or ("the calendar meets every requirement" if expected else "no event is expected")
+        return BaseVerifyResponse.grade(body, reward=float(problem is None), why=why)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from nemo_gym.grading import strip_reasoning
 from resources_servers.calendar.requirements import MINUTES_OF_DAY, Requirement
+from resources_servers.calendar.scheduling import clock
 
 THINKING = "<think>"
 TRIED_LISTS = 50
@@ -41,20 +42,33 @@ def booked_in(message: str) -> list[Booked] | None:
     return None if None in events else [event for event in events if event is not None]
 
 
-def keeps_all(booked: Sequence[Booked], expected: Sequence[Requirement]) -> bool:
-    """Return whether `booked` holds exactly the expected events, with valid times and durations and no overlaps."""
+def first_problem(booked: Sequence[Booked] | None, expected: Sequence[Requirement]) -> str | None:
+    """Return the first difference between a calendar and the requirements, or None if it meets all of them.
+
+    It must hold exactly the expected events, with valid times and durations and without overlaps.
+    """
+    if booked is None:
+        return "the last message does not contain a list of valid events"
     required = {requirement.key: requirement for requirement in expected}
-    if len(booked) != len(required) or {event.key for event in booked} != required.keys():
-        return False
+    keys = {event.key for event in booked}
+    if missing := sorted(required.keys() - keys):
+        return f"event {missing[0]} is missing"
+    if len(booked) != len(required):
+        return f"the calendar has {len(booked)} events, and {len(required)} are expected"
     in_order = sorted(booked, key=lambda event: event.start)
-    if any(earlier.end > later.start for earlier, later in pairwise(in_order)):
-        return False
-    return all(_keeps(event, required[event.key]) for event in booked)
+    for earlier, later in pairwise(in_order):
+        if earlier.end > later.start:
+            return f"events {earlier.key} and {later.key} overlap"
+    return next(filter(None, (_problem(event, required[event.key]) for event in booked)), None)
 
 
-def _keeps(event: Booked, required: Requirement) -> bool:
-    is_inside = required.span.start <= event.start and event.end <= required.span.end
-    return is_inside and event.end - event.start == required.duration
+def _problem(event: Booked, required: Requirement) -> str | None:
+    if event.end - event.start != required.duration:
+        return f"event {event.key} has {event.end - event.start} minutes, and {required.duration} are expected"
+    if required.span.start <= event.start and event.end <= required.span.end:
+        return None
+    allowed = f"{clock(required.span.start)} to {clock(required.span.end)}"
+    return f"event {event.key} is from {clock(event.start)} to {clock(event.end)}, outside of {allowed}"
 
 
 def _first_list(message: str) -> list[Any] | None:

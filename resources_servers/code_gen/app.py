@@ -16,12 +16,13 @@ from nemo_gym import (
     compute_pass_majority_metrics,
     compute_subset_metrics,
 )
-from nemo_gym.grading import CodeTests, ConfinedPython, Limits, grade_code, last_code_block
+from nemo_gym.grading import CodeGrade, CodeTests, ConfinedPython, Limits, grade_code, last_code_block
 from resources_servers.code_gen.unit_tests import UnitTests, UnusableTests, code_tests, whole_program
 
 SUBSET_KEY = "difficulty"
 PYTHON = ("python", "python3", "py", "py3")
 """The languages that mark a block as the program."""
+LONGEST_ERROR = 300
 
 
 class CodeGenConfig(BaseResourcesServerConfig):
@@ -86,7 +87,8 @@ class CodeGenServer(SimpleResourcesServer):
         added["extracted_model_code"] = code
         if code is None:
             empty = {"result": [], "metadata": {"error_message": "no code block"}, "unit_tests_time_taken": 0.0}
-            return BaseVerifyResponse.grade(body, reward=0.0, **added, **empty)
+            why = "the answer has no block of Python"
+            return BaseVerifyResponse.grade(body, reward=0.0, **added, **empty, why=why)
         grade = await grade_code(
             await asyncio.to_thread(whole_program, code, tests),
             tests,
@@ -108,6 +110,7 @@ class CodeGenServer(SimpleResourcesServer):
             result=grade.results,
             metadata=metadata,
             unit_tests_time_taken=grade.seconds,
+            why=_why(grade),
         )
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
@@ -119,6 +122,14 @@ class CodeGenServer(SimpleResourcesServer):
             return code_tests(given)
         except UnusableTests as error:
             raise InvalidTask(f"{self.config.name}: verifier_metadata.unit_tests: {error}") from error
+
+
+def _why(grade: CodeGrade) -> str:
+    count = f"{sum(each is True for each in grade.results)} of {len(grade.results)} tests passed"
+    if grade.first_failure is None:
+        return count
+    message = grade.first_failure.error_message[:LONGEST_ERROR]
+    return f"{count}; test {grade.first_failure.test} failed first: {message!r}"
 
 
 if __name__ == "__main__":

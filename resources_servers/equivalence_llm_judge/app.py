@@ -65,9 +65,10 @@ class EquivalenceConfig(BaseResourcesServerConfig):
 
 
 class Grade(NamedTuple):
-    """A reward and the verdicts that led to it."""
+    """A reward, the rule that led to it, and the verdicts."""
 
     reward: float
+    why: str
     verdicts: list[Verdict]
 
 
@@ -116,7 +117,11 @@ class EquivalenceServer(SimpleResourcesServer):
         grade = await self._grade(question, body.expected_answer, extracted, whole)
         evaluations = [call.record() for verdict in grade.verdicts for call in verdict.calls]
         return BaseVerifyResponse.grade(
-            body, reward=grade.reward, extracted_answer=extracted or None, judge_evaluations=evaluations
+            body,
+            reward=grade.reward,
+            extracted_answer=extracted or None,
+            judge_evaluations=evaluations,
+            why=grade.why,
         )
 
     async def _grade(self, question: str, expected: str, extracted: str, whole: str) -> Grade:
@@ -126,14 +131,19 @@ class EquivalenceServer(SimpleResourcesServer):
             verdict = await self.judge.ask(question=question, expected_answer=expected, generated_answer=extracted)
             verdicts.append(verdict)
             if verdict.label == config.judge_equal_label:
-                return Grade(1.0, verdicts)
+                return Grade(1.0, "the judge finds the answer equivalent to the expected one", verdicts)
             if verdict.was_swapped:
-                return Grade(config.reward_if_swap_fails, verdicts)
+                why = "the judge finds the answer equivalent in only one order of the two (reward_if_swap_fails)"
+                return Grade(config.reward_if_swap_fails, why, verdicts)
+        found = "the judge does not find the answer equivalent" if extracted else "no answer was found in the text"
         if extracted == whole or not config.check_full_generation_on_fail:
-            return Grade(0.0, verdicts)
+            return Grade(0.0, found, verdicts)
         verdict = await self.judge.ask(question=question, expected_answer=expected, generated_answer=whole)
-        succeeds = verdict.label == config.judge_equal_label
-        return Grade(config.reward_if_full_generation_succeeds if succeeds else 0.0, [*verdicts, verdict])
+        verdicts.append(verdict)
+        if verdict.label != config.judge_equal_label:
+            return Grade(0.0, f"{found}, and the judge does not find the whole message equivalent", verdicts)
+        why = f"{found}, but the judge finds the whole message equivalent (reward_if_full_generation_succeeds)"
+        return Grade(config.reward_if_full_generation_succeeds, why, verdicts)
 
     async def _extracted(self, body: EquivalenceVerifyRequest, whole: str) -> str:
         """Return what the first matching regex captures, or "" if none matches. Without a regex, return `whole`."""

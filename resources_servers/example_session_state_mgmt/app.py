@@ -1,6 +1,13 @@
 """Move a counter from its initial value to the requested one. The counter lasts for one rollout."""
 
-from nemo_gym import BaseSeedSessionRequest, BaseVerifyRequest, SessionState, SimpleResourcesServer, tool
+from nemo_gym import (
+    BaseSeedSessionRequest,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    SessionState,
+    SimpleResourcesServer,
+    tool,
+)
 
 
 class Counter(SessionState):
@@ -39,9 +46,11 @@ class CounterServer(SimpleResourcesServer):
         """Read the counter."""
         return {"count": counter.count}
 
-    async def verify(self, body: VerifyRequest, counter: Counter) -> float:
-        """Return 1 if the counter has the expected final value, and 0 otherwise."""
-        return float(counter.count == body.expected_count)
+    async def verify(self, body: VerifyRequest, counter: Counter) -> BaseVerifyResponse:
+        """Reward the rollout with 1 if the counter has the expected final value, and with 0 otherwise."""
+        reward = float(counter.count == body.expected_count)
+        why = f"the counter is at {counter.count}, and {body.expected_count} is expected"
+        return BaseVerifyResponse.grade(body, reward=reward, why=why)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from resources_servers.genrm_compare.comparing import (
     answer_of,
     preferences_of,
 )
-from resources_servers.genrm_compare.records import judge_metrics, records_of
+from resources_servers.genrm_compare.records import judge_metrics, records_of, won_of
 
 REPEAT_KEY = "_ng_rollout_index"
 DEFAULT_PRINCIPLE = "The better answer does what the request asks for, is true and is as short as it can be."
@@ -80,7 +80,8 @@ class GenRMCompareServer(SimpleResourcesServer):
                 body,
                 reward=rewards[number],
                 strength=strengths[number],
-                comparisons=records_of(comparisons, number, names),
+                comparisons=(records := records_of(comparisons, number, names)),
+                why=f"{won_of(records)} ({self.config.aggregator_method})",
             )
             if number in rewards
             else self._failure(comparisons, number)

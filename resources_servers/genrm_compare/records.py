@@ -32,6 +32,14 @@ def _record(comparison: Comparison, number: int, names: Sequence[object]) -> Jso
     return {"with": names[rival], "preference": own, "verdicts": verdicts}
 
 
+def won_of(records: Sequence[JsonObject]) -> str:
+    """Describe how many of an answer's judged comparisons it won, tied and lost."""
+    judged = [each["preference"] for each in records if each["preference"] is not None]
+    ties = sum(map(is_tie, judged))
+    won = sum(preference > 0.5 and not is_tie(preference) for preference in judged)
+    return f"won {won}, tied {ties} and lost {len(judged) - won - ties} of {len(judged)} judged comparisons"
+
+
 def judge_metrics(tasks: Sequence[Sequence[JsonObject]]) -> dict[str, float]:
     """Return metrics of the judge in percent, over all results and for each `subset`."""
     groups: dict[str, list[JsonObject]] = {ALL: []}

@@ -25,6 +25,7 @@ GradingMode = Literal["binary", "fraction"]
 INSTRUCTION_LEVEL = ("inst_level_strict_acc", "inst_level_loose_acc")
 STATISTICS: dict[str, Callable[[list[bool]], float]] = {"mean": fmean, "min": min, "max": max}
 WORKERS, DEADLINE_S = 2, 10.0
+MOST_NAMED = 10
 SHORT = 4_000
 """Maximum number of characters in a text that is checked in this process, in about 10 ms, instead of in a worker."""
 
@@ -96,6 +97,7 @@ class InstructionFollowingServer(SimpleResourcesServer):
         return BaseVerifyResponse.grade(
             body,
             reward=sum(each) / len(each) if mode == "fraction" else float(all(each)),
+            why=_why(each, constraints),
             follow_all_instructions=all(each),
             follow_instruction_list=each,
             prompt_level_strict_acc=all(strict),
@@ -123,6 +125,13 @@ class InstructionFollowingServer(SimpleResourcesServer):
             if values
         }
         return {**super().compute_metrics(tasks), **statistics}
+
+
+def _why(is_followed: list[bool], constraints: list[Constraint]) -> str:
+    broken = [each.id for each, holds in zip(constraints, is_followed, strict=True) if not holds]
+    listed = ", ".join(broken[:MOST_NAMED]) + (", …" if len(broken) > MOST_NAMED else "")
+    count = f"the answer follows {len(constraints) - len(broken)} of {len(constraints)} constraints"
+    return f"{count}, and breaks {listed}" if broken else count
 
 
 def _lists(rollouts: Iterable[JsonObject], name: str) -> Iterable[list[bool]]:

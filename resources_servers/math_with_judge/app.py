@@ -17,7 +17,7 @@ from nemo_gym import (
     compute_pass_majority_metrics,
     compute_subset_metrics,
 )
-from nemo_gym.grading import AnswerText, Judge, JudgeConfig, MathEquality, PromptFile, filled_with
+from nemo_gym.grading import AnswerText, Comparison, Judge, JudgeConfig, MathEquality, PromptFile, filled_with
 
 PROMPT = Path(__file__).parent / "prompts" / "judge.md"
 JudgePrompt = Annotated[PromptFile, filled_with("question", "first_answer", "second_answer")]
@@ -110,6 +110,7 @@ class MathWithJudgeServer(SimpleResourcesServer):
         text = body.response.answer_text
         compared = await self.equality.compare(body.expected_answer, text)
         reward, evaluations = float(compared.is_equal), None
+        why = _why(compared)
         if not compared.is_equal and text and self.judge:
             verdict = await self.judge.ask(
                 question=body.question,
@@ -118,17 +119,27 @@ class MathWithJudgeServer(SimpleResourcesServer):
             )
             reward = float(verdict.label == self.config.judge_equal_label)
             evaluations = [call.record() for call in verdict.calls]
+            why += f"; the judge's verdict is {verdict.label or verdict.outcome}"
         return BaseVerifyResponse.grade(
             body,
             reward=reward,
             extracted_answer=compared.extracted,
             library_reward=float(compared.is_equal),
             judge_evaluations=evaluations,
+            why=why,
         )
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         overall = compute_pass_majority_metrics(tasks, _scores, answer_key=ANSWER_KEY)
         return {**overall.metrics, **compute_subset_metrics(tasks, SUBSET_KEY, _scores, answer_key=ANSWER_KEY)}
+
+
+def _why(compared: Comparison) -> str:
+    if compared.extracted is None:
+        return "no answer was found in the text"
+    if compared.undecided:
+        return f"the answers were not compared by rules: {compared.undecided}"
+    return f"the answer {'equals' if compared.is_equal else 'does not equal'} the expected one by the rules"
 
 
 def _scores(row: dict[str, Any]) -> dict[str, float]:

@@ -106,7 +106,8 @@ class McqaServer(SimpleResourcesServer):
         # Iterate in field order, because a set's order differs between processes and would change the output.
         row = {name: value for name, value in body if name in body.model_fields_set}
         graded = {"reward": float(extracted == expected), "expected_answer": expected, "extracted_answer": extracted}
-        return McqaVerifyResponse.model_construct(**{**row, **graded})
+        chosen = "the answer does not choose an option" if extracted is None else f"the answer chooses {extracted}"
+        return McqaVerifyResponse.model_construct(**{**row, **graded, "why": f"{chosen}, and {expected} is expected"})
 
     def _options(self, body: McqaVerifyRequest) -> Options:
         try:

@@ -68,6 +68,7 @@ class MultipleIntentsServer(WorkplaceAssistantServer):
             all_done=all(found.done) and not found.damage,
             wishes_done=found.done,
             damage=found.damage,
+            why=found.why,
             reward_components=found.components,
             **found.components,
         )

@@ -5,53 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from nemo_gym import InvalidTask, ToolError
 from resources_servers.workplace_assistant.app import GroundTruthCall
 from resources_servers.workplace_assistant.database import Company, Database
+from resources_servers.workplace_assistant.effects import Effects, effects_on
 from resources_servers.workplace_assistant.replay import UnreadableCall, try_call
-
-TABLES = ("emails", "events", "tasks", "customers")
-DELETED = ("deleted",)
-
-
-class Effect(NamedTuple):
-    """A difference from the initial database. Texts are in lower case."""
-
-    table: str
-    row_id: str
-    """The row's id, or an empty string for an added row."""
-    column: str
-    """The changed column, or an empty string for an added or deleted row."""
-    values: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return " ".join(part for part in (self.table, self.row_id, self.column, ", ".join(self.values)) if part)
-
-
-Effects = Counter[Effect]
-
-
-def effects_on(database: Database) -> Effects:
-    """Return the differences of a rollout's database from the company's initial state."""
-    found: Effects = Counter(Effect("plots", "", "", (plot.casefold(),)) for plot in database.plots)
-    for name in TABLES:
-        table = getattr(database, name)
-        changes = table.changes()
-        for values, count in changes.added.items():
-            found[Effect(name, "", "", values)] = count
-        for row_id, row in changes.known.items():
-            if row is None:
-                found[Effect(name, row_id, "", DELETED)] = 1
-                continue
-            before = table.start.rows[row_id]
-            found.update(
-                Effect(name, row_id, column, (value,))
-                for column, value in row.items()
-                if value != before[column].casefold()
-            )
-    return found
 
 
 def effects_of_each(company: Company, wishes: Sequence[Sequence[GroundTruthCall]]) -> list[Effects]:
@@ -85,11 +44,10 @@ def which_are_done(actual: Effects, wishes: Iterable[Effects]) -> list[bool]:
     return done
 
 
-def damage(actual: Effects, expected: Effects) -> list[str]:
-    """Describe the effects that no wish asks for.
+def damage(actual: Effects, expected: Effects) -> Effects:
+    """Return the effects that no wish asks for.
 
     A wrong value in a field that a wish changes is not damage, because the unfulfilled wish already costs reward.
     """
     changed = {(effect.table, effect.row_id, effect.column) for effect in expected if effect.column}
-    unasked = (effect for effect in (actual - expected).elements() if effect[:3] not in changed)
-    return sorted(map(str, unasked))
+    return Counter(effect for effect in (actual - expected).elements() if effect[:3] not in changed)

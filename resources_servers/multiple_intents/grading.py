@@ -16,17 +16,20 @@ from resources_servers.multiple_intents.effects import (
 )
 from resources_servers.multiple_intents.tasks import Question, Task
 from resources_servers.workplace_assistant.database import Database
+from resources_servers.workplace_assistant.effects import listed
 
 COMPONENT_OF_KIND = {"add": "added", "change": "changed", "cancel": "cancelled", "ask": "answered"}
+MOST_NAMED = 10
 NOTHING_ELSE, NO_TRACE = "nothing_else", "no_trace"
 COMPONENTS = (*COMPONENT_OF_KIND.values(), NOTHING_ELSE, NO_TRACE)
 
 
 class Grade(NamedTuple):
-    """The grade of a rollout: whether each wish is fulfilled, and descriptions of unwanted changes."""
+    """The grade of a rollout: whether each wish is fulfilled, descriptions of unwanted changes, and one sentence."""
 
     done: list[bool]
     damage: list[str]
+    why: str
     components: dict[str, float]
     """The share of fulfilled wishes of each kind, and 1 or 0 for the other criteria, such as `nothing_else`."""
 
@@ -51,7 +54,18 @@ def grade(task: Task, database: Database, response: NeMoGymResponse) -> Grade:
     if task.withdrawn_calls:
         [withdrawn] = effects_of_each(database.company, [task.withdrawn_calls])
         components[NO_TRACE] = float(not (actual - expected) & withdrawn)
-    return Grade(done, harm, components)
+    return Grade(done, sorted(map(str, harm.elements())), _why(task, done, harm), components)
+
+
+def _why(task: Task, done: list[bool], harm: Effects) -> str:
+    missed = [
+        f"{number} ({wish.kind})"
+        for number, (wish, is_done) in enumerate(zip(task.wishes, done, strict=True), start=1)
+        if not is_done
+    ]
+    found = f"{sum(done)} of {len(done)} wishes are fulfilled"
+    found += f", not {', '.join(missed[:MOST_NAMED])}{', …' if len(missed) > MOST_NAMED else ''}" if missed else ""
+    return f"{found}; no wish asks for: {listed(harm)}" if harm else found
 
 
 def _is_answered(question: Question, replies: list[dict[int, str]]) -> bool:

@@ -72,6 +72,7 @@ class RewardModelPreferenceServer(SimpleResourcesServer):
             is_clipped=float(grade.clipping != 0),
             is_unfinished=0.0,
             reward_components=parts,
+            why=_why(parts),
             **_compared(score, dict(zip(references, others, strict=True))),
         )
 
@@ -87,6 +88,7 @@ class RewardModelPreferenceServer(SimpleResourcesServer):
             is_clipped=0.0,
             is_unfinished=1.0,
             reward_components=parts,
+            why="the answer is empty or was cut off (unfinished_reward)",
         )
 
     def _references(self, body: RewardModelPreferenceRequest) -> dict[str, str]:
@@ -127,6 +129,10 @@ class RewardModelPreferenceServer(SimpleResourcesServer):
             for field in BY_SUBSET
             if (values := [row[field] for row in members if isinstance(row.get(field), (int, float))])
         }
+
+
+def _why(parts: dict[str, float]) -> str:
+    return "the sum of " + ", ".join(f"{name} {value:.3g}" for name, value in parts.items())
 
 
 def _compared(score: float, references: dict[str, float]) -> dict[str, float]:

@@ -77,7 +77,7 @@ class RubricJudgeServer(SimpleResourcesServer):
         answer = body.response.answer_text
         if not answer:
             nothing = [self._record(each, is_met=False, reason=EMPTY) for each in self.rubric.criteria]
-            return BaseVerifyResponse.grade(body, reward=0.0, criteria=nothing, judge_evaluations=[])
+            return BaseVerifyResponse.grade(body, reward=0.0, criteria=nothing, judge_evaluations=[], why=EMPTY)
         criteria = self.rubric.criteria
         try:
             async with asyncio.TaskGroup() as group:
@@ -89,11 +89,14 @@ class RubricJudgeServer(SimpleResourcesServer):
             self._record(each, is_met=verdict.label == self.config.judge.labels[0], reason=verdict.text)
             for each, verdict in zip(criteria, verdicts, strict=True)
         ]
+        missed = [each["name"] for each in records if not each["is_met"]]
+        why = f"the answer meets {len(records) - len(missed)} of {len(records)} criteria"
         return BaseVerifyResponse.grade(
             body,
             reward=self.rubric.reward(each["name"] for each in records if each["is_met"]),
             criteria=records,
             judge_evaluations=[call.record() for verdict in verdicts for call in verdict.calls],
+            why=f"{why}, not {', '.join(missed)}" if missed else why,
         )
 
     async def _ask(self, criterion: Criterion, body: RubricVerifyRequest, answer: str) -> Verdict:

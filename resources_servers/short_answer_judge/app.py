@@ -62,7 +62,8 @@ class ShortAnswerServer(SimpleResourcesServer):
     async def verify(self, body: ShortAnswerVerifyRequest) -> BaseVerifyResponse:
         answer = body.response.answer_text
         if not answer:
-            return BaseVerifyResponse.grade(body, reward=0.0, verdict=NOT_ATTEMPTED, judge_evaluations=[])
+            why = "the answer is empty"
+            return BaseVerifyResponse.grade(body, reward=0.0, verdict=NOT_ATTEMPTED, judge_evaluations=[], why=why)
         given = await self.judge.ask(question=body.question, expected_answer=body.expected_answer, answer=answer)
         if given.label is None:
             server = self.config.judge.model_server.name
@@ -73,6 +74,7 @@ class ShortAnswerServer(SimpleResourcesServer):
             reward=float(verdict == CORRECT),
             verdict=verdict,
             judge_evaluations=[call.record() for call in given.calls],
+            why=f"the judge's verdict is '{given.label}'; only '{self.config.judge.labels[0]}' earns the reward",
         )
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:

@@ -105,6 +105,7 @@ class StructuredOutputsServer(SimpleResourcesServer):
             reward=float(problem is None),
             error_type=problem.kind if problem else None,
             error_message=problem.message if problem else None,
+            why=f"{problem.kind}: {problem.message}" if problem else "the document is valid under the schema",
         )
 
     async def _first_problem(self, text: str, row: StructuredOutputsRunRequest) -> Problem | None:

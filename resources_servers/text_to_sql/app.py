@@ -44,6 +44,9 @@ JudgePrompt = Annotated[
 ]
 
 
+LONGEST_ERROR = 300
+
+
 class TextToSqlConfig(BaseResourcesServerConfig):
     """The server's configuration: query limits, and a judge for answers that the results alone cannot grade."""
 
@@ -249,9 +252,28 @@ def _graded(
         "extracted_sql": sql,
         "judge_passed": None if verdict is None else failure_reason is None,
         "failure_reason": failure_reason,
+        "why": f"the judge's verdict is {_decision(verdict)}" if verdict else _why(failure_reason),
         "judge_evaluations": [call.record() for call in verdict.calls] if verdict else [],
     }
     return BaseVerifyResponse.grade(body, reward=reward, **details)
+
+
+def _decision(verdict: Verdict) -> str:
+    return verdict.label or f"{verdict.outcome}{' (reward_if_swap_fails)' if verdict.was_swapped else ''}"
+
+
+def _why(failure_reason: str | None) -> str:
+    match (failure_reason or "").split(": ", 1):
+        case [""]:
+            return "the query has the same result as the reference"
+        case ["no_sql"]:
+            return "the answer has no SQL"
+        case ["query_failed", message]:
+            return f"SQLite cannot run the query: {message[:LONGEST_ERROR]!r}"
+        case ["different_results", rows]:
+            return f"the result differs from the reference's {rows}"
+        case _:
+            return "the result differs from the reference's"
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from nemo_gym import (
     BaseRunRequest,
     BaseSeedSessionRequest,
     BaseVerifyRequest,
+    BaseVerifyResponse,
     InvalidTask,
     NeMoGymResponse,
     ReverifyMode,
@@ -27,6 +28,7 @@ from nemo_gym import (
 from resources_servers.workplace_assistant.company import made_up_company
 from resources_servers.workplace_assistant.csv_files import read_company
 from resources_servers.workplace_assistant.database import Company, Database
+from resources_servers.workplace_assistant.effects import difference, effects_on
 from resources_servers.workplace_assistant.replay import UnreadableCall, make_call, try_call
 from resources_servers.workplace_assistant.toolkits import TOOLS, Function
 
@@ -95,7 +97,7 @@ class WorkplaceAssistantServer(SimpleResourcesServer):
         """Discard the session's database, so that the rollout starts with the company's initial data."""
         desk.database = None
 
-    async def verify(self, body: WorkplaceAssistantVerifyRequest, desk: Desk) -> float:
+    async def verify(self, body: WorkplaceAssistantVerifyRequest, desk: Desk) -> BaseVerifyResponse:
         """Reward the rollout if its final database equals the one that the ground truth's calls produce.
 
         Raises `InvalidTask` if a tool rejects one of them, because then doing less than asked would earn the reward.
@@ -111,7 +113,8 @@ class WorkplaceAssistantServer(SimpleResourcesServer):
                     f"{self.config.name}: ground_truth: {call.name}: {error} Fix the row, or set database_dir to the "
                     "tables of its company."
                 ) from error
-        return float(self.reached(body.response, desk).is_like(expected))
+        why = difference(effects_on(self.reached(body.response, desk)), effects_on(expected))
+        return BaseVerifyResponse.grade(body, reward=float(not why), why=why or "the final data are as expected")
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         """Return pass rates overall and for each category."""

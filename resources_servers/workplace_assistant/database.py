@@ -132,16 +132,6 @@ class Database:
         self.plots: list[str] = []
         """The file names of the created plots."""
 
-    def is_like(self, other: Database) -> bool:
-        """Return whether two databases of the same company have the same changes. Case is ignored."""
-        return self._changes() == other._changes()
-
-    def _changes(self) -> list[Changes | Counter[str]]:
-        tables = (self.emails, self.events, self.tasks, self.customers)
-        # Today has just begun and has no visits, so a plot up to today shows the same as one up to yesterday.
-        plots = Counter(plot.casefold().replace(f"_{TODAY}_", f"_{YESTERDAY}_") for plot in self.plots)
-        return [*(table.changes() for table in tables), plots]
-
 
 def _folded(row: Row) -> dict[str, str]:
     return {column: value.casefold() for column, value in row.items()}

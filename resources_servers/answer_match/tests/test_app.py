@@ -30,13 +30,29 @@ WRONG_FORMS = (
 
 
 async def rewards(row, texts, **settings):
+    return [each.reward for each in await graded(row, texts, **settings)]
+
+
+async def graded(row, texts, **settings):
     server = make_server(AnswerMatchServer, **settings)
     found = []
     async with serving(server):
         for text in texts:
             async with rollout(server, **row) as attempt:
-                found.append((await attempt.verify(reply(text))).reward)
+                found.append(await attempt.verify(reply(text)))
     return found
+
+
+async def test_why_compares_the_answers():
+    cases = [
+        (NUMBER, "Answer: 7", "the answer '7' does not match the expected '1250.50' (number)"),
+        (REGEX, "16.10", "the answer '16.10' matches the expected '16[:.]10|4:10 ?pm' (regex)"),
+        (CONTAINS, "14 days", "the text matches the expected '14 days' (contains)"),
+        (EXACT, "One.\nTwo.", "no answer was found in the text (exact)"),
+        (EXACT, "x" * 500, f"the answer '{'x' * 12}...{'x' * 13}' does not match the expected 'Addis Ababa' (exact)"),
+    ]
+    wrong = [(why, found) for row, text, why in cases if (found := (await graded(row, [text]))[0].why) != why]
+    assert wrong == []
 
 
 async def test_right_answers_earn_the_reward():

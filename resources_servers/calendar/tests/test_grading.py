@@ -28,10 +28,14 @@ def calendar(*entries):
     return json.dumps(list(entries))
 
 
-async def reward(expected, *said):
+async def graded(expected, *said):
     row = {"exp_cal_state": state(*expected)}
     async with rollout(make_server(CalendarServer), **row) as attempt:
-        return (await attempt.verify(reply(*said))).reward
+        return await attempt.verify(reply(*said))
+
+
+async def reward(expected, *said):
+    return (await graded(expected, *said)).reward
 
 
 async def test_event_must_meet_constraint_and_day_window():
@@ -66,27 +70,32 @@ async def test_event_must_meet_constraint_and_day_window():
 
 
 TWO = [required(1), required(2, 60)]
+MET = "the calendar meets every requirement"
 
 
 async def test_only_expected_events_without_overlaps_are_rewarded():
     cases = [
-        ([entry(1, "10:00"), entry(2, "10:30", 60)], 1.0),
-        ([entry(2, "10:30", 60), entry(1, "10:00")], 1.0),
-        ([entry(1, "10:00"), entry(2, "10:29", 60)], 0.0),
-        ([entry(2, "10:00", 60), entry(1, "10:15")], 0.0),
-        ([entry(1, "10:00")], 0.0),
-        ([entry(1, "10:00"), entry(1, "11:00")], 0.0),
-        ([entry(1, "10:00"), entry(2, "11:00", 60), entry(3, "12:00")], 0.0),
-        ([entry(1, "10:00"), entry(3, "11:00", 60)], 0.0),
-        ([entry(1, "10:00", 60), entry(2, "11:00", 60)], 0.0),
-        ([entry(1, "10:00"), entry(2, "11:00", 30)], 0.0),
-        ([], 0.0),
+        ([entry(1, "10:00"), entry(2, "10:30", 60)], MET),
+        ([entry(2, "10:30", 60), entry(1, "10:00")], MET),
+        ([entry(1, "10:00"), entry(2, "10:29", 60)], "events 1 and 2 overlap"),
+        ([entry(2, "10:00", 60), entry(1, "10:15")], "events 2 and 1 overlap"),
+        ([entry(1, "10:00")], "event 2 is missing"),
+        ([entry(1, "10:00"), entry(1, "11:00")], "event 2 is missing"),
+        (
+            [entry(1, "10:00"), entry(2, "11:00", 60), entry(3, "12:00")],
+            "the calendar has 3 events, and 2 are expected",
+        ),
+        ([entry(1, "10:00"), entry(3, "11:00", 60)], "event 2 is missing"),
+        ([entry(1, "10:00", 60), entry(2, "11:00", 60)], "event 1 has 60 minutes, and 30 are expected"),
+        ([entry(1, "10:00"), entry(2, "11:00", 30)], "event 2 has 30 minutes, and 60 are expected"),
+        ([entry(1, "09:30"), entry(2, "11:00", 60)], "event 1 is from 09:30 to 10:00, outside of 10:00 to 16:00"),
+        ([], "the last message does not contain a list of valid events"),
     ]
-    wrong = [
-        (entries, expected, found)
-        for entries, expected in cases
-        if (found := await reward(TWO, calendar(*entries))) != expected
-    ]
+    wrong = []
+    for entries, why in cases:
+        found = await graded(TWO, calendar(*entries))
+        if (found.reward, found.why) != (float(why == MET), why):
+            wrong.append((entries, why, found.why))
     assert wrong == []
 
 

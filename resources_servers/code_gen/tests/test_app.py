@@ -143,6 +143,10 @@ async def test_each_test_has_a_result(server, code, tests, result):
 async def test_endless_program_is_out_of_time(hasty_server, code, tests, result):
     response = await graded(hasty_server, fenced(code), **row(**tests))
     assert (response["result"], response["reward"]) == (result, 0.0)
+    count = f"{result.count(True)} of {len(result)} tests passed"
+    assert response["why"].startswith(
+        f"{count}; test {response['metadata']['failed_test']} failed first: 'out of time"
+    )
 
 
 @on_the_shared_server

@@ -92,19 +92,20 @@ async def test_judged_text_and_reward():
 
 
 @pytest.mark.parametrize(
-    ("row", "verdicts", "reward", "calls"),
+    ("row", "verdicts", "reward", "calls", "why"),
     [
-        (PLAIN, [EQUAL, EQUAL], 1.0, 2),
-        (PLAIN, [EQUAL, DIFFERENT], 0.1, 2),
-        (PLAIN, [DIFFERENT], 0.0, 1),
-        (TAGGED, [DIFFERENT, EQUAL, EQUAL], 0.5, 3),
-        (TAGGED, [DIFFERENT, EQUAL, DIFFERENT], 0.0, 3),
+        (PLAIN, [EQUAL, EQUAL], 1.0, 2, "the judge finds the answer equivalent to the expected one"),
+        (PLAIN, [EQUAL, DIFFERENT], 0.1, 2, "equivalent in only one order of the two (reward_if_swap_fails)"),
+        (PLAIN, [DIFFERENT], 0.0, 1, "the judge does not find the answer equivalent"),
+        (TAGGED, [DIFFERENT, EQUAL, EQUAL], 0.5, 3, "whole message equivalent (reward_if_full_generation_succeeds)"),
+        (TAGGED, [DIFFERENT, EQUAL, DIFFERENT], 0.0, 3, "the judge does not find the whole message equivalent"),
     ],
 )
-async def test_swap_check_requires_both_orders(row, verdicts, reward, calls):
+async def test_swap_check_requires_both_orders(row, verdicts, reward, calls, why):
     graded, asked = await grade(ANSWER, *verdicts, row=row, check_twice_swap=True, reward_if_swap_fails=0.1)
     assert graded.reward == reward
     assert len(asked) == len(graded.judge_evaluations) == calls
+    assert why in graded.why
     if calls == 2:
         assert judged_answer(asked[1]) == "Paris"
         assert fenced("Answer A:", asked[1]) == judged_answer(asked[0])

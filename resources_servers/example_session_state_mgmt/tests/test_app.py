@@ -55,7 +55,7 @@ async def test_counter_starts_at_zero_by_default(server):
 async def test_model_text_does_not_affect_the_reward(server):
     async with rollout(server, initial_count=0, expected_count=5) as attempt:
         graded = await attempt.verify(reply("The counter is at 5."))
-    assert graded.reward == 0.0
+    assert (graded.reward, graded.why) == (0.0, "the counter is at 0, and 5 is expected")
 
 
 @pytest.mark.parametrize(

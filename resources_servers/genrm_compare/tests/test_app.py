@@ -245,6 +245,7 @@ async def test_only_the_unjudged_answer_fails_over_http():
     assert [each.get("_ng_failure_class") for each in found] == [None, "judge_failed", None, None]
     assert "no comparison with this answer was judged" in found[1]["_ng_failure_judge_error"]
     assert found[3]["reward"] > found[0]["reward"] > found[2]["reward"]
+    assert found[3]["why"] == "won 2, tied 0 and lost 0 of 2 judged comparisons (bradley_terry)"
 
 
 # Injection

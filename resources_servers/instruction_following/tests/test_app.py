@@ -63,6 +63,13 @@ async def test_loose_config_allows_a_greeting(settings, reward):
     assert (await graded(row(), NONE, **settings)).reward == 0.0
 
 
+async def test_why_names_the_broken_constraints():
+    assert (await graded(row(), BOTH)).why == "the answer follows 2 of 2 constraints"
+    assert (await graded(row(), ONE)).why == "the answer follows 1 of 2 constraints, and breaks keywords:existence"
+    many = row(instruction_id_list=IDS[:1] * 12, kwargs=[{}] * 12)
+    assert (await graded(many, NONE)).why.endswith(f"0 of 12 constraints, and breaks {', '.join(IDS[:1] * 10)}, …")
+
+
 async def test_strict_and_loose_results_are_both_reported():
     task = row(instruction_id_list=["startend:quotation", *IDS], kwargs=[{}, *KWARGS])
     found = await graded(task, 'Here, as you asked:\n"A lake."')

@@ -59,6 +59,8 @@ async def test_example_rewards_its_oracle_but_not_silence(row):
 async def test_judge_must_say_equal_in_both_orders(verdicts, reward, labels):
     graded, asked = await grade(r"\boxed{16.5}", *verdicts)
     assert (graded.reward, graded.library_reward) == (reward, 0.0)
+    decision = "order_decides" if len(labels) == 2 and not reward else labels[-1]
+    assert graded.why == f"the answer does not equal the expected one by the rules; the judge's verdict is {decision}"
     assert [evaluation["verdict_label"] for evaluation in graded.judge_evaluations] == labels
     assert [evaluation["response"]["output"][0]["content"][0]["text"] for evaluation in graded.judge_evaluations] == (
         verdicts[: len(labels)]

@@ -115,6 +115,7 @@ def test_reply_contains_row_letters_and_reward():
     assert graded["reward"] == 0.0
     assert graded["expected_answer"] == "A"
     assert graded["extracted_answer"] == "B"
+    assert graded["why"] == "the answer chooses B, and A is expected"
     for field in ("options", "grading_mode", "uuid", "metadata", "own"):
         assert graded[field] == question[field]
     assert graded["response"]["output"][0]["content"][0]["text"] == r"\boxed{B}"
@@ -125,6 +126,7 @@ def test_unreadable_answer_earns_nothing(text):
     graded = verify(row(), text)
     assert graded["reward"] == 0.0
     assert graded["extracted_answer"] is None
+    assert graded["why"] == "the answer does not choose an option, and A is expected"
 
 
 def test_rollout_without_a_message_earns_nothing():

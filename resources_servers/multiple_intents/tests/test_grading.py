@@ -125,6 +125,13 @@ async def test_components_show_each_kind_of_wish():
     assert graded.reward_components == {"added": 0, "nothing_else": 1}
 
 
+async def test_why_names_missed_wishes_and_damage():
+    assert (await play(*ALL, "Q1: 4")).why == "4 of 4 wishes are fulfilled"
+    found = (await play(SEND, MOVE, WIN, CANCEL, "Q1: 4")).why
+    asked_by_nobody = f"no wish asks for: customers {CUSTOMER['customer_id']} status 'won'"
+    assert found == f"3 of 4 wishes are fulfilled, not 2 (change); {asked_by_nobody}"
+
+
 async def test_damage_costs_the_configured_penalty():
     assert (await play(*ALL, WIN, "Q1: 4", damage_penalty=0.25)).reward == 0.75
     assert (await play(SEND, WIN, "", damage_penalty=0.5)).reward == 0.0

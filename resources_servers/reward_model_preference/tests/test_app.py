@@ -108,6 +108,7 @@ async def test_parts_of_the_reward_are_in_the_result():
     assert (graded.reward, graded.raw_score, graded.normalised_score, graded.answer_words) == (1.0, 5.0, 2.0, 3)
     assert (graded.is_clipped, graded.is_unfinished) == (1.0, 0.0)
     assert graded.reward_components == {"preference": 2.0, "length": -0.25, "clipping": -0.75}
+    assert graded.why == "the sum of preference 2, length -0.25, clipping -0.75"
 
 
 def test_words_cannot_be_hidden():

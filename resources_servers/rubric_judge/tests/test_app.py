@@ -71,6 +71,7 @@ async def test_every_verdict_is_kept(rubric):
         {"name": "exact", "weight": 3.0, "is_met": False, "reason": f"No day.\n{NOT_MET}"},
     ]
     assert [each["verdict_label"] for each in graded.judge_evaluations] == [MET, NOT_MET]
+    assert graded.why == "the answer meets 1 of 2 criteria, not exact"
     prompts = [request["input"][-1]["content"] for request in model.requests]
     for prompt, criterion in zip(prompts, ("It is friendly.", "It names the day."), strict=True):
         for part in (criterion, "Replies of a shop.", ROW["question"], "On Monday.", "Soon!"):

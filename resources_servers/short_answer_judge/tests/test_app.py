@@ -32,6 +32,7 @@ async def test_verdict_decides_the_reward(label, verdict, reward):
     judge = FakeModel([f"It names Paris.\n{label}"])
     graded = await grade("<think>Rome</think>Paris", judge)
     assert (graded.verdict, graded.reward, len(graded.judge_evaluations)) == (verdict, reward, 1)
+    assert graded.why == f"the judge's verdict is '{label}'; only '[[correct]]' earns the reward"
     (prompt,) = (request["input"][-1]["content"] for request in judge.requests)
     assert all(f"\n{part}\n" in prompt for part in (*ROW.values(), "Paris"))
     assert "Rome" not in prompt

@@ -66,7 +66,7 @@ async def test_problem_is_reported():
     wrong = []
     for text, error_type, message in cases:
         answer = await graded(row(), text)
-        found = ((answer.reward, answer.error_type), message in answer.error_message)
+        found = ((answer.reward, answer.error_type), answer.why.startswith(error_type) and message in answer.why)
         if found != ((0.0, error_type), True):
             wrong.append((text, error_type, message, found))
     assert wrong == []

@@ -114,6 +114,7 @@ async def test_query_right_for_visible_rows_only_earns_nothing(server, reference
     reads_a_table = "FROM t" in answer
     expected = "different_results: with other rows" if reads_a_table else "different_results"
     assert (result["reward"], result["failure_reason"]) == (0.0, expected)
+    assert result["why"] == f"the result differs from the reference's{' with other rows' if reads_a_table else ''}"
 
 
 @pytest.mark.parametrize(
@@ -135,6 +136,19 @@ async def test_query_right_for_visible_rows_only_earns_nothing(server, reference
 )
 async def test_query_is_last_block_or_whole_answer(server, answer, reward):
     assert (await graded(server, answer))["reward"] == reward
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (fenced("SELECT a FROM t"), "the query has the same result as the reference"),
+        (fenced("SELECT 1"), "the result differs from the reference's"),
+        (fenced("SELECT c FROM t"), "SQLite cannot run the query: 'no such column: c'"),
+        ("I do not know.", "the answer has no SQL"),
+    ],
+)
+async def test_why_names_the_difference(server, answer, why):
+    assert (await graded(server, answer))["why"] == why
 
 
 HARM = [
@@ -208,6 +222,8 @@ async def test_judge_decides_if_the_reference_fails(replies, settings, reward):
     server = make_server(TextToSqlServer, model=model, judge_model_server=JUDGE, **settings)
     result = await graded(server, fenced("SELECT 1"), sql="SELECT TOP 1 a FROM t", sql_prompt="The first a?")
     assert (result["reward"], result["judge_passed"]) == (reward, reward == 1.0)
+    decided = "order_decides (reward_if_swap_fails)" if reward == 0.25 else replies[-1]
+    assert result["why"] == f"the judge's verdict is {decided}"
     assert len(result["judge_evaluations"]) == len(replies)
     asked = model.requests[0]["input"][-1]["content"]
     for part in ("The first a?", "SELECT TOP 1 a FROM t", "SELECT 1", "CREATE TABLE t"):

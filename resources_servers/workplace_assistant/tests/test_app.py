@@ -43,6 +43,7 @@ def plot_until(day):
     return PLOT.model_copy(update={"arguments": PLOT.arguments.replace("2023-11-02", day)})
 
 
+PLOTTED = "plots 'plots/2023-1...isits_bar.png'"
 YESTERDAY, TODAY, TOMORROW = map(plot_until, ("2023-11-29", "2023-11-30", "2023-12-01"))
 READ = call("email_search_emails", query="rosa")
 FAIL = call("email_delete_email", email_id="12345678")
@@ -117,6 +118,26 @@ async def test_only_the_final_state_counts(server):
             stored = await attempt.verify(reply(*calls, "Done."))
         if (live.reward, stored.reward) != (reward, reward):
             wrong.append((name, reward, live.reward, stored.reward))
+    assert wrong == []
+
+
+async def test_why_names_missing_and_unexpected_changes(server):
+    cases = [
+        ([DELETE], [DELETE], "the final data are as expected"),
+        ([DELETE], [], "missing: emails 00000096 'deleted'"),
+        (
+            [RENAME],
+            [RENAME_OTHERWISE],
+            "missing: events 00000285 event_name 'goodbye'; not expected: events 00000285 event_name 'farewell'",
+        ),
+        ([], [PLOT] * 5, f"not expected: {', '.join([PLOTTED] * 3)}, and 2 more"),
+    ]
+    wrong = []
+    for truth_calls, calls, why in cases:
+        async with rollout(server, ground_truth=truth(*truth_calls)) as attempt:
+            found = (await attempt.verify(reply(*calls, "Done."))).why
+        if found != why:
+            wrong.append((why, found))
     assert wrong == []
 
 

@@ -1,6 +1,7 @@
 """Calls that each tool rejects."""
 
 from nemo_gym import ToolError
+from resources_servers.workplace_assistant.effects import effects_on
 from resources_servers.workplace_assistant.toolkits import TOOLS
 
 SEND = {"recipient": "ann.lee@firm.com", "subject": "S", "body": "B"}
@@ -109,6 +110,6 @@ def test_rejected_call_is_explained_and_changes_nothing(database, untouched):
         except ToolError as error:
             if problem not in str(error) or len(str(error)) >= 500:
                 wrong.append((tool, arguments, problem, str(error)))
-        if not database.is_like(untouched):
+        if effects_on(database) != effects_on(untouched):
             wrong.append((tool, arguments, "it changed the database"))
     assert wrong == []

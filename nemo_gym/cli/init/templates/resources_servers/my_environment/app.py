@@ -4,7 +4,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nemo_gym import BaseSeedSessionRequest, BaseVerifyRequest, SessionState, SimpleResourcesServer, tool
+from nemo_gym import (
+    BaseSeedSessionRequest,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    SessionState,
+    SimpleResourcesServer,
+    tool,
+)
 
 
 class Game(SessionState):
@@ -45,9 +52,11 @@ class MyEnvironmentServer(SimpleResourcesServer):
             return f"{number} is the hidden number."
         return f"The hidden number is {'lower' if game.hidden_number < number else 'higher'} than {number}."
 
-    async def verify(self, body: VerifyRequest, game: Game) -> float:
-        """Return 1 if the number was found within the row's number of guesses, else 0."""
-        return float(game.is_found and game.guesses <= body.max_guesses)
+    async def verify(self, body: VerifyRequest, game: Game) -> BaseVerifyResponse:
+        """Reward the rollout with 1 if the number was found within the row's number of guesses, else with 0."""
+        reward = float(game.is_found and game.guesses <= body.max_guesses)
+        why = f"the number was {'' if game.is_found else 'not '}found in {game.guesses} of {body.max_guesses} guesses"
+        return BaseVerifyResponse.grade(body, reward=reward, why=why)
 
 
 if __name__ == "__main__":

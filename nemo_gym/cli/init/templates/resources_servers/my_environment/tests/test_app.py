@@ -36,6 +36,7 @@ async def test_number_must_be_found_in_time(server, guesses, reward):
             await attempt.call("guess_number", number=number)
         graded = await attempt.verify(reply("I am done."))
     assert graded.reward == reward
+    assert graded.why.endswith(f"found in {len(guesses)} of 3 guesses")
 
 
 @pytest.mark.parametrize(
