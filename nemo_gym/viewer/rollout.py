@@ -7,6 +7,7 @@ whole line.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +32,11 @@ from nemo_gym.viewer.timeline import seconds_of_calls, timeline_of
 ITEMS_BYTES = 2_000_000
 MOST_TOOLS = 256
 LONGEST_DESCRIPTION = 4_000
+WHY_KEY = "why"
+"""The field in which graders give the reason for a reward."""
+LONGEST_REASON = 600
+MOST_FAILED = 5
+NO_ANSWER = "the rollout ended with a tool call, without an answer"
 LARGEST_RECORD = 512 * 1024 * 1024
 """A record with more than this many bytes is not parsed, because parsing takes several times its size in memory."""
 MOST_VALUES = 20_000_000
@@ -109,36 +115,38 @@ def rollout_json(
     key, record = place.key, row.fields
     conversation = conversation_at(shown)
     items = _fitting(conversation.items[first_item:], items_bytes)
-    note = run.notes.of(key)
+    note, graded = run.notes.of(key), _graded(shown)
     return {
-        "run": run.id,
-        "task": key.task,
-        "repeat": key.repeat,
-        "attempt": place.attempt,
+        "run": run.id, "task": key.task, "repeat": key.repeat, "attempt": place.attempt,
         "attempts": sorted(_attempts_of(run, key, run.index.place(key))),
-        "agent": row.agent,
-        "outcome": place.outcome,
+        "agent": row.agent, "outcome": place.outcome,
         "reward": row.reward if place.outcome is Outcome.SCORED else None,
-        "is_masked": row.is_masked,
-        "mask_reason": _mask_reason(row),
-        "policy_version": shortened(record.get("policy_version")),
-        "model": _text((row.response or {}).get("model")),
-        "usage": _usage(row),
-        "items": items,
-        "omitted": max(0, len(conversation.items) - first_item - len(items)),
-        "tools": _tools(row),
-        "failure": _failure(shown, given_paths),
-        "reward_components": _components(record),
-        "graded": _graded(shown),
-        "given": _given(shown),
-        "judges": judgements_of(record),
+        "why": _why(graded.get(WHY_KEY), shown, conversation),
+        "is_masked": row.is_masked, "mask_reason": _mask_reason(row),
+        "policy_version": shortened(record.get("policy_version")), "model": _text((row.response or {}).get("model")),
+        "usage": _usage(row), "items": items, "omitted": max(0, len(conversation.items) - first_item - len(items)),
+        "tools": _tools(row), "failure": _failure(shown, given_paths), "reward_components": _components(record),
+        "graded": graded, "given": _given(shown), "judges": judgements_of(record),
         "timeline": timeline_of(record, conversation.turns),
         "note": None if note is None else note.model_dump(mode="json"),
         "rerun": rerun_of(run.record, run.files, run.index.planned(key), (shown.planned or shown.record).media_dir),
         "file": {"path": str(place.path), "line": place.line, "offset": place.offset, "bytes": place.bytes},
-        "previous": None,
-        "next": None,
-    }
+        "previous": None, "next": None,
+    }  # fmt: skip
+
+
+def _why(reason: object, shown: Shown, conversation: Conversation) -> str | None:
+    """Return one sentence: the grader's reason or the failure, the tools that failed, and how the rollout ended."""
+    row, items = shown.record, conversation.items
+    failed = Counter(item["name"] for item in items if item["kind"] == "tool" and item["failed"])
+    tools = ", ".join(f"{name} ({count}×)" if count > 1 else name for name, count in failed.most_common(MOST_FAILED))
+    cut_off = object_at(row.response or {}, "incomplete_details").get("reason")
+    parts = (
+        row.failure_message if shown.place.outcome is Outcome.FAILED else reason,
+        tools and f"failed tool calls: {tools}",
+        f"the answer was cut off ({cut_off})" if cut_off else items and items[-1]["kind"] == "tool" and NO_ANSWER,
+    )
+    return "; ".join(cut(str(part), LONGEST_REASON) for part in parts if part) or None
 
 
 def _fitting(items: Sequence[Mapping[str, object]], most_bytes: int) -> list[Mapping[str, object]]:
@@ -169,11 +177,9 @@ def _usage(row: Row) -> Mapping[str, object] | None:
         return None
     usage = usage_of(row.usage)
     return {
-        "input_tokens": usage.tokens_in,
-        "output_tokens": usage.tokens_out,
-        "cached_tokens": usage.cached_tokens,
-        "reasoning_tokens": usage.tokens_reasoning,
-    }
+        "input_tokens": usage.tokens_in, "output_tokens": usage.tokens_out,
+        "cached_tokens": usage.cached_tokens, "reasoning_tokens": usage.tokens_reasoning,
+    }  # fmt: skip
 
 
 def _tools(row: Row) -> list[Mapping[str, object]]:
@@ -196,13 +202,10 @@ def _failure(shown: Shown, given_paths: Sequence[Path]) -> Mapping[str, object] 
     if shown.place.outcome is not Outcome.FAILED or row.failure_class is None:
         return None
     return {
-        "class": cut(row.failure_class, 200),
-        "message": cut(row.failure_message or ""),
-        "server": _text(row.failure_server),
-        "tier": _text(row.failure_tier),
-        "retryable": row.may_retry(default=False),
-        "log": log_of_failure(row, shown.run.files, given_paths),
-    }
+        "class": cut(row.failure_class, 200), "message": cut(row.failure_message or ""),
+        "server": _text(row.failure_server), "tier": _text(row.failure_tier),
+        "retryable": row.may_retry(default=False), "log": log_of_failure(row, shown.run.files, given_paths),
+    }  # fmt: skip
 
 
 def _components(record: Mapping[str, object]) -> dict[str, float]:

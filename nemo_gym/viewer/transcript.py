@@ -46,6 +46,8 @@ class Transcript:
 
     def _lines(self, rollout: Mapping[str, Any], recorded_log: str | None) -> Iterator[Line]:
         yield _heading(rollout)
+        if rollout["why"]:
+            yield Line(f"why: {self._value(rollout['why'])}")
         if names := [tool["name"] for tool in rollout["tools"]]:
             yield Line(f"tools: {', '.join(names)}", DIM)
         for item in rollout["items"]:
@@ -54,8 +56,8 @@ class Transcript:
         if rollout["omitted"]:
             yield Line(f"\n{self._more(rollout['omitted'], 'item')}", DIM)
         yield from self._fields("task", rollout["given"])
-        components = rollout["reward_components"]
-        yield from self._fields("grading", {**components, **rollout["graded"]})
+        graded = {name: value for name, value in rollout["graded"].items() if name != "why"}
+        yield from self._fields("grading", {**rollout["reward_components"], **graded})
         for judge in rollout["judges"]:
             yield from self._judge(judge)
         if rollout["failure"]:
@@ -155,8 +157,9 @@ def _heading(rollout: Mapping[str, Any]) -> Line:
         parts.append(f"{counts} tokens" if counts else "")
     if len(rollout["attempts"]) > 1:
         parts.append(f"attempt {rollout['attempt']} of {', '.join(map(str, rollout['attempts']))}")
-    style = RED if rollout["outcome"] == "failed" else GREEN if rollout["outcome"] == "scored" else BOLD
-    return Line(f"── {'  '.join(filter(None, parts))} ──", f"bold {style}")
+    reward = -1 if rollout["outcome"] == "failed" else 0.5 if rollout["reward"] is None else rollout["reward"]
+    style = RED if reward <= 0 else GREEN if reward >= 1 else PLAIN
+    return Line(f"── {'  '.join(filter(None, parts))} ──", f"bold {style}".strip())
 
 
 def _cause(failure: Mapping[str, Any]) -> str:

@@ -95,6 +95,35 @@ def test_failed_rollout_has_its_attempts_and_log(api: Api):
     assert (first["given"], first["graded"]) == ({"subset": "hard"}, {})
 
 
+def test_why_has_reason_failed_tools_and_end(tmp_path: Path):
+    def call(name: str, number: int, output: str) -> list[dict[str, Any]]:
+        ids = {"call_id": f"{name}{number}"}
+        asked = {"type": "function_call", "name": name, "arguments": "{}", **ids}
+        return [asked, {"type": "function_call_output", "output": output, **ids}]
+
+    calls = [*call("add", 0, "Error: no"), *call("add", 1, "Error: no"), *call("sub", 2, "Error: no")]
+    cut_off = scored(row(2, 0), said("4 is"), why=["a", "list"])
+    cut_off["response"]["incomplete_details"] = {"reason": "max_output_tokens"}
+    rows = [
+        scored(row(0, 0), *calls, *call("add", 3, "3"), why="3 is expected"),
+        scored(row(1, 0), said("3"), why="x" * 1000),
+        cut_off,
+        scored(row(3, 0, why="the row says so"), said("3")),
+        scored(row(4, 0), said("3")),
+    ]
+    planned = [row(task, 0, **({"why": "the row says so"} if task == 3 else {})) for task in range(6)]
+    with Api(write_run(tmp_path, rows, [failed(planned[5])], planned)) as api:
+        found = [api.rollout(task)["why"] for task in range(6)]
+    assert found == [
+        "3 is expected; failed tool calls: add (2×), sub; the rollout ended with a tool call, without an answer",
+        f"{'x' * 600}… (400 more characters)",
+        "['a', 'list']; the answer was cut off (max_output_tokens)",
+        None,
+        None,
+        "it took too long",
+    ]
+
+
 def test_retried_rollout_keeps_its_failed_attempt(api: Api):
     assert (api.rollout(2)["outcome"], api.rollout(2)["attempts"]) == ("scored", [0, 1])
     assert api.rollout(2, attempt=0)["failure"]["class"] == "timeout"

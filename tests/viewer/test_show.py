@@ -17,7 +17,7 @@ from tests.conftest import PATIENCE_S, SCRIPTS
 pytestmark = pytest.mark.slow
 
 FUSSY = r'''
-from nemo_gym import BaseVerifyRequest, SimpleResourcesServer, tool
+from nemo_gym import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer, tool
 
 
 class VerifyRequest(BaseVerifyRequest):
@@ -30,10 +30,10 @@ class Fussy(SimpleResourcesServer):
         """Look at a place."""
         return "\x1b[31mred\x1b[0m \u202eevil"
 
-    async def verify(self, body: VerifyRequest) -> float:
+    async def verify(self, body: VerifyRequest) -> BaseVerifyResponse:
         if body.number == 1:
             raise ValueError("the grader fell over")
-        return body.number / 10
+        return BaseVerifyResponse.grade(body, reward=body.number / 10, why=f"\x1b[31mnumber {body.number}")
 '''
 AGENT = """
 fussy_agent:
@@ -121,6 +121,8 @@ def test_rollout_is_printed_as_a_conversation(show, collected):
     ((key, heading),) = headings(finished)
     assert (key, re.sub(r"[\d,]+", "N", heading)) == ("2:1", "reward N.N  N in + N out tokens")
     text = re.sub(r"\{\"place\":.*\}", "ARGUMENTS", finished.out)
+    assert "\nwhy: \\x1b[31mnumber 2; the rollout ended with a tool call, without an answer\n" in text
+    assert "\n[grading]" not in text
     assert "tools: look\n\n[user]\ntask 2 \\x1b]0;title\\x07\n\n" in text
     assert "[tool] look\nARGUMENTS\n→ \\x1b[31mred\\x1b[0m \\u202eevil\n" in text
     assert "\n[task]\nnumber: 2\n" in text

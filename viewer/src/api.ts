@@ -190,6 +190,8 @@ export interface Rollout {
   agent: string | null;
   outcome: Outcome;
   reward: number | null;
+  /** One sentence: the grader's reason or the failure, the tools that failed, and how the rollout ended. */
+  why: string | null;
   is_masked: boolean;
   mask_reason: string | null;
   policy_version: Json;

@@ -172,6 +172,23 @@ def test_time_line_has_every_call(site, page):
     expect(spans.get_by_role("group", name="environment").get_by_role("option")).to_have_count(tools)
 
 
+def test_reason_is_above_the_rollout_and_reward_has_its_colour(site, page):
+    colours = {}
+    for reward in (0.0, 1.0):
+        key = next(
+            key
+            for key, row in sorted(site.rollouts("all").items())
+            if (row.get("reward"), "why" in row) == (reward, True)
+        )
+        site.open(page, "all", "rollout/{}/{}".format(*key))
+        expect(page.get_by_role("region", name="Why")).to_contain_text(site.rollouts("all")[key]["why"])
+        expect(page.get_by_role("region", name="Verification").get_by_role("rowheader", name="why")).to_have_count(0)
+        expect(page.get_by_role("main").get_by_text("scored", exact=True)).to_have_count(0)
+        shown = page.locator(".rollout-title").get_by_text(f"{reward:g}", exact=True)
+        colours[reward] = shown.evaluate("(element) => getComputedStyle(element).color")
+    assert colours[0.0] != colours[1.0]
+
+
 def test_failure_is_shown_with_its_log(site, page):
     site.open(page, "deep/refused", "rollout/0/0")
     failure = page.get_by_role("region", name="Failure")

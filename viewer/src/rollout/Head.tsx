@@ -3,8 +3,7 @@
 import type { Rollout } from "../api";
 import { href, navigate, numberOf, useRoute } from "../state";
 import type { Page } from "../state";
-import { Button, OutcomeChip, useShortcuts } from "../ui";
-import { number } from "../ui/format";
+import { Button, OutcomeChip, Reward, useShortcuts } from "../ui";
 import { visible } from "./text/visible";
 
 /** What stays when the reader goes on to the next rollout. */
@@ -31,7 +30,11 @@ export function Head({ rollout }: { rollout: Rollout }) {
           Task {rollout.task} · repeat {rollout.repeat}
         </h1>
         <OutcomeChip outcome={rollout.outcome} />
-        {rollout.reward !== null && <span class="rollout-reward">reward {number(rollout.reward)}</span>}
+        {rollout.outcome === "scored" && (
+          <strong>
+            reward <Reward value={rollout.reward} />
+          </strong>
+        )}
         {rollout.agent && <span class="dim">{visible(rollout.agent)}</span>}
       </div>
       <nav class="rollout-nav" aria-label="Other rollouts">

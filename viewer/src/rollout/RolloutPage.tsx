@@ -17,6 +17,7 @@ import { Result } from "./side/Result";
 import { Timeline } from "./side/Timeline";
 import { Verdict } from "./side/Verdict";
 import { isTab, Tabs } from "./Tabs";
+import { visible } from "./text/visible";
 import { TokensTab } from "./tokens/TokensTab";
 import { useRollout } from "./useRollout";
 import "./conversation/conversation.css";
@@ -44,6 +45,11 @@ export default function RolloutPage({ run, task, repeat }: Props) {
     <div class={loaded.isLoading ? "rollout is-stale" : "rollout"}>
       {error !== null && <ErrorNote message={error} onRetry={loaded.reload} />}
       <Head rollout={rollout} />
+      {rollout.why !== null && (
+        <section class="why" aria-label="Why">
+          <strong aria-hidden="true">Why</strong> <span dir="auto">{visible(rollout.why)}</span>
+        </section>
+      )}
       <div class="rollout-columns">
         <Content rollout={rollout} omitted={loaded.omitted} onMore={loaded.loadMore} />
         <Side rollout={rollout} onChange={loaded.reload} />

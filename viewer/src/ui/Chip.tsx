@@ -27,8 +27,9 @@ export function Chip({ tone = "neutral", title, children, onRemove, removeLabel 
   );
 }
 
-/** An outcome by shape, text and colour. */
+/** An outcome by shape, text and colour. Nothing for a scored rollout, because its reward says more. */
 export function OutcomeChip({ outcome, title }: { outcome: Outcome; title?: string }) {
+  if (outcome === "scored") return null;
   return (
     <span class={`outcome outcome-${outcome}`} title={title}>
       <OutcomeMark outcome={outcome} /> {outcome}

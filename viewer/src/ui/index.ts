@@ -4,6 +4,7 @@ export { Bar, Progress } from "./Bar";
 export type { Segment } from "./Bar";
 export { Button, ButtonLink } from "./Button";
 export { Card } from "./Card";
+export { Reward } from "./Reward";
 export { Chip, OutcomeChip, OutcomeMark, StateChip } from "./Chip";
 export type { Tone } from "./Chip";
 export { Command, CopyButton } from "./Copy";

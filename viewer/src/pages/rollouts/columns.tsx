@@ -2,9 +2,9 @@
 
 import type { ComponentChildren } from "preact";
 import type { Facets, RolloutRow } from "../../api";
-import { Chip, OutcomeMark } from "../../ui";
+import { Chip, OutcomeMark, Reward } from "../../ui";
 import { visible } from "../../rollout/text/visible";
-import { bytes, compact, count, number, plain, seconds } from "../../ui/format";
+import { bytes, compact, count, plain, seconds } from "../../ui/format";
 
 export interface RolloutColumn {
   key: string;
@@ -30,10 +30,11 @@ const BUILT_IN: RolloutColumn[] = [
   {
     key: "reward",
     label: "Reward",
-    width: 104,
+    hint: "The reward, or why there is none",
+    width: 156,
     isNumber: true,
     isSortable: true,
-    render: (row) => number(row.reward),
+    render: (row) => <RewardCell row={row} highest={1} />,
   },
   {
     key: "steps",
@@ -124,10 +125,10 @@ const BUILT_IN: RolloutColumn[] = [
 ];
 
 /** Widths in px on a narrow screen. */
-const NARROW: Record<string, number> = { task: 64, outcome: 118, reward: 64 };
+const NARROW: Record<string, number> = { task: 64, outcome: 118, reward: 118 };
 
-const USUAL = ["task", "outcome", "reward", "steps", "tool_calls", "output_tokens", "seconds", "agent", "title"];
-const USUAL_WHERE_NARROW = ["task", "outcome", "reward", "title"];
+const USUAL = ["task", "reward", "steps", "tool_calls", "output_tokens", "seconds", "agent", "title"];
+const USUAL_WHERE_NARROW = ["task", "reward", "title"];
 
 /** The keys of the columns that are shown unless the address names others. */
 export function usualColumns(isNarrow: boolean): string[] {
@@ -186,23 +187,27 @@ function OutcomeCell({ row }: { row: RolloutRow }) {
   ];
   return (
     <span class={`outcome outcome-${row.outcome}`} title={details.filter(Boolean).join(", ")}>
-      <OutcomeMark outcome={row.outcome} /> {row.outcome === "failed" && <span class="hidden">failed: </span>}
+      {row.outcome !== "scored" && <OutcomeMark outcome={row.outcome} />}{" "}
+      {row.outcome === "failed" && <span class="hidden">failed: </span>}
       {text}
       {row.is_masked && <span class="masked"> masked</span>}
     </span>
   );
 }
 
-/** `highest` is the reward at which the bar is full. */
+/** The reward, or else the outcome. `highest` is the reward at which the bar is full. */
 function RewardCell({ row, highest }: { row: RolloutRow; highest: number }) {
-  if (row.reward === null) return <span class="dim">–</span>;
+  if (row.reward === null) return <OutcomeCell row={row} />;
   const share = Math.max(0, Math.min(1, row.reward / highest));
   return (
     <span class="reward">
+      {row.is_masked && <span class="masked">masked</span>}
       <span class="reward-bar" aria-hidden="true">
         <span style={{ width: `${share * 100}%` }} />
       </span>
-      <span class="reward-number">{number(row.reward)}</span>
+      <span class="reward-number">
+        <Reward value={row.reward} />
+      </span>
     </span>
   );
 }

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import type { TaskPage } from "../../api";
-import { Button, Chip, OutcomeMark } from "../../ui";
+import { Button, Chip, OutcomeMark, Reward } from "../../ui";
 import { MOST_COLUMNS, presetsOf, resultOf } from "./choice";
 
 interface Props {
@@ -33,7 +33,7 @@ function Boxes({ all, chosen, onChange }: Props) {
   return (
     <>
       {all.map((each) => {
-        const { repeat, outcome } = each;
+        const { repeat, outcome, reward } = each;
         const isChosen = chosen.includes(repeat);
         const toggle = (): void =>
           onChange(isChosen ? chosen.filter((other) => other !== repeat) : [...chosen, repeat]);
@@ -45,8 +45,8 @@ function Boxes({ all, chosen, onChange }: Props) {
               disabled={!isChosen && chosen.length >= MOST_COLUMNS}
               onChange={toggle}
             />
-            <OutcomeMark outcome={outcome} /> {repeat}
-            <span class="chooser-result">{resultOf(each)}</span>
+            {outcome !== "scored" && <OutcomeMark outcome={outcome} />} {repeat}
+            <span class="chooser-result">{reward === null ? outcome : <>reward <Reward value={reward} /></>}</span>
           </label>
         );
       })}

@@ -3,8 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useMemo, useRef, useState } from "preact/hooks";
 import type { Rollout } from "../../api";
-import { Button, OutcomeChip } from "../../ui";
-import { number } from "../../ui/format";
+import { Button, OutcomeChip, Reward } from "../../ui";
 import { ItemView } from "../conversation/Conversation";
 import { ALL } from "../conversation/options";
 import { visible } from "../text/visible";
@@ -77,7 +76,11 @@ function ColumnHead({ rollout: { title, to, rollout } }: { rollout: AlignedRollo
       <a href={to}>{title}</a>
       <div class="aligned-facts">
         <OutcomeChip outcome={rollout.outcome} />
-        <strong class="aligned-reward">{rollout.reward === null ? "–" : number(rollout.reward)}</strong>
+        {rollout.outcome === "scored" && (
+          <strong class="aligned-reward">
+            <Reward value={rollout.reward} />
+          </strong>
+        )}
       </div>
       {rollout.failure && <p class="dim">{visible(rollout.failure.class)}</p>}
       {rollout.omitted > 0 && <p class="dim">{rollout.omitted} more items are not compared.</p>}

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import type { Rollout } from "../../api";
-import { Card, Chip, OutcomeChip } from "../../ui";
+import { Card, Chip, OutcomeChip, Reward } from "../../ui";
 import { count, number, plain, seconds } from "../../ui/format";
 import { visible } from "../text/visible";
 
@@ -12,7 +12,7 @@ export function Result({ rollout }: { rollout: Rollout }) {
       <div class="result-head">
         <p class="result-reward">
           <span class="hidden">Reward </span>
-          {rollout.reward === null ? "–" : number(rollout.reward)}
+          <Reward value={rollout.reward} />
         </p>
         <div class="result-chips">
           <OutcomeChip outcome={rollout.outcome} />

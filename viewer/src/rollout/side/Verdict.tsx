@@ -22,6 +22,7 @@ export function Verdict({ rollout }: { rollout: Rollout }) {
     ...Object.keys(rollout.reward_components),
     "reward",
     "reward_components",
+    "why",
     ...(rollout.judges.length > 0 ? ["judge_evaluations"] : []),
   ]);
   const others = othersOf(graded, shown);
