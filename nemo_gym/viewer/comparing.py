@@ -103,15 +103,11 @@ def compare_json(runs: Sequence[RunView], selected: Filter) -> Mapping[str, obje
             mean = _mean(other, scored) - _mean(base, scored)
             differences.append({"run": other.run.id, "mean": mean, **interval, **_counts(signs)})
     return {
-        "runs": [run.id for run in runs],
-        "shared": len(shared),
+        "runs": [run.id for run in runs], "shared": len(shared),
         "only": {each.run.id: len(each.tasks) - len(shared) for each in rewards},
-        "means": [_mean_json(each, scored) for each in rewards] if scored else [],
-        "differences": differences,
-        "tasks": _tasks_json(rewards, changes),
-        "settings": _settings(runs),
-        "notes": notes,
-    }
+        "means": [_mean_json(each, scored) for each in rewards] if scored else [], "differences": differences,
+        "tasks": _tasks_json(rewards, changes), "settings": _settings(runs), "notes": notes,
+    }  # fmt: skip
 
 
 def _paired(runs: Sequence[RunView], selected: Filter) -> list[RunRewards]:
@@ -121,13 +117,8 @@ def _paired(runs: Sequence[RunView], selected: Filter) -> list[RunRewards]:
     """
     base, *others = (RunRewards.read(run, selected) for run in runs)
     agents = base.agents
-    return [
-        base,
-        *(
-            other.renamed(agents[0]) if len(agents) == len(other.agents) == 1 and other.agents != agents else other
-            for other in others
-        ),
-    ]
+    is_alone = len(agents) == 1
+    return [base, *(other.renamed(agents[0]) if is_alone and len(other.agents) == 1 else other for other in others)]
 
 
 def _span(rewards: Sequence[RunRewards], agent: str, tasks: Iterable[TaskId]) -> float:
@@ -223,14 +214,9 @@ def _tasks_json(rewards: Sequence[RunRewards], changes: Mapping[TaskId, Sequence
     largest = sorted(changes, key=lambda task: (-size(task), task.task))[:MOST_TASKS]
     index = rewards[0].run.index
     return [
-        {
-            "task": task.task,
-            "title": index.title(task.task),
-            "rewards": means_of(task),
-            "change": _change(changes[task]),
-        }
-        for task in largest
-    ]
+        {"task": task, "title": index.title(task), "rewards": means_of(each), "change": _change(changes[each])}
+        for each in largest for task in [each.task]
+    ]  # fmt: skip
 
 
 def _change(signs: Sequence[int]) -> str:
@@ -244,10 +230,8 @@ def _settings(runs: Sequence[RunView]) -> Sequence[Mapping[str, object]]:
     each_runs = [run.as_json().get("settings") or {} for run in runs]
     names = sorted({name for settings in each_runs for name in settings})
     rows = ((name, [settings.get(name) for settings in each_runs]) for name in names)
-    found = [(name, values) for name, values in rows if any(value != values[0] for value in values)]
-    return [{"name": name, "values": [shortened(value, 2_000) for value in values]} for name, values in found][
-        :MOST_SETTINGS
-    ]
+    differing = [row for row in rows if any(value != row[1][0] for value in row[1])][:MOST_SETTINGS]
+    return [{"name": name, "values": [shortened(value, 2_000) for value in values]} for name, values in differing]
 
 
 def _notes(rewards: Sequence[RunRewards], shared: Sequence[TaskId], scored: Sequence[TaskId]) -> Iterable[str]:

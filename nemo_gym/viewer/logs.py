@@ -78,13 +78,8 @@ def _lines_of(server: str, path: Path, needles: Sequence[re.Pattern[bytes]]) -> 
         return None
     lines = [_readable(line) for line in window.lines]
     marked = [] if window.found is None else [window.found]
-    return {
-        "server": cut(server, LONGEST_LINE),
-        "path": str(path),
-        "first_line": first_line,
-        "lines": lines,
-        "marked": marked,
-    }
+    found = {"path": str(path), "first_line": first_line, "lines": lines, "marked": marked}
+    return {"server": cut(server, LONGEST_LINE), **found}
 
 
 def _candidates(row: Row, files: RunFiles) -> Iterator[tuple[str, Path]]:

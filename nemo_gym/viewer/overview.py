@@ -8,7 +8,7 @@ import re
 import sqlite3
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 
@@ -77,15 +77,17 @@ def _counts(db: sqlite3.Connection, selected: Selected, *, is_planned: bool) -> 
 def _scores(db: sqlite3.Connection, selected: Selected) -> Mapping[str, object]:
     """Return the histograms of rewards and the heat map, from one pass over the rollouts."""
     (tasks,) = db.execute(f"SELECT COUNT(DISTINCT id >> 20) {selected.clause}", selected.values).fetchone()
-    heatmap = Heatmap(tasks)
     by_agent: dict[str | None, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     columns = f"id >> {REPEAT_BITS}, id & {(1 << REPEAT_BITS) - 1}, agent, outcome = 'failed', reward"
-    rows = db.execute(f"SELECT {columns} {selected.clause} ORDER BY id", selected.values)
-    for task, repeat, agent, is_failed, reward in rows:
-        heatmap.add(task, repeat, reward, is_failed=is_failed)
-        if reward is not None:
-            by_agent[agent][task].append(reward)
-    return {"rewards": _histograms(by_agent), "heatmap": heatmap.as_json()}
+
+    def rollouts() -> Iterator[tuple[int, int, float | None, bool]]:
+        rows = db.execute(f"SELECT {columns} {selected.clause} ORDER BY id", selected.values)
+        for task, repeat, agent, is_failed, reward in rows:
+            if reward is not None:
+                by_agent[agent][task].append(reward)
+            yield task, repeat, reward, is_failed
+
+    return {"heatmap": _heatmap(rollouts(), tasks), "rewards": _histograms(by_agent)}
 
 
 def _histograms(by_agent: dict[str | None, dict[int, list[float]]]) -> list[Mapping[str, object]]:
@@ -159,15 +161,9 @@ def _distribution(name: str, values: list[float]) -> Mapping[str, object]:
     # Count all values above a limit in the last bin. Otherwise, outliers could squeeze all other values into one bin.
     high = min(high, max(values[math.ceil(0.99 * count) - 1] * 1.25, low))
     return {
-        "name": name,
-        "low": low,
-        "high": high,
-        "counts": _binned(values, low, high),
-        "mean": sum(values) / count,
-        "p50": values[(count - 1) // 2],
-        "p95": values[math.ceil(0.95 * count) - 1],
-        "max": values[-1],
-    }
+        "name": name, "low": low, "high": high, "counts": _binned(values, low, high), "mean": sum(values) / count,
+        "p50": values[(count - 1) // 2], "p95": values[math.ceil(0.95 * count) - 1], "max": values[-1],
+    }  # fmt: skip
 
 
 def _components(db: sqlite3.Connection, selected: Selected) -> Iterator[Mapping[str, object]]:
@@ -185,39 +181,30 @@ def _components(db: sqlite3.Connection, selected: Selected) -> Iterator[Mapping[
             yield {"agent": agent, "name": shown, "mean": mean, "min": low, "max": high, "count": count}
 
 
-class Heatmap:
-    """The cells of a heat map, filled in the order of tasks."""
+def _heatmap(rollouts: Iterable[tuple[int, int, float | None, bool]], tasks: int) -> Mapping[str, object]:
+    """Return the heat map (see `Overview` in api.ts). Each rollout has a task, a repeat, a reward, and whether it failed.
 
-    def __init__(self, tasks: int) -> None:
-        """Choose the number of tasks per row so that `tasks` tasks fill at most `MOST_ROWS` rows."""
-        self._size = max(1, -(-tasks // MOST_ROWS))
-        self._tasks: list[dict[str, int]] = []
-        self._latest: int | None = None
-        self._repeats = 0
-        # For each group and repeat, the sum and the number of rewards and the number of failures.
-        self._cells: dict[tuple[int, int], list[float]] = {}
-
-    def add(self, task: int, repeat: int, reward: float | None, *, is_failed: bool) -> None:
-        """Add a rollout. Rollouts must be added in the order of their tasks."""
-        if task != self._latest:
-            self._latest = task
-            if not self._tasks or self._tasks[-1]["count"] == self._size:
-                self._tasks.append({"first": task, "count": 0})
-            self._tasks[-1]["count"] += 1
-        self._repeats = max(self._repeats, repeat + 1)
+    The rollouts are in the order of their tasks. If there are more than `MOST_ROWS` tasks, neighbours share a row.
+    """
+    size = max(1, -(-tasks // MOST_ROWS))
+    places: dict[int, int] = {}
+    of_repeats = 0
+    # For each row and repeat, the sum and the number of rewards and the number of failures.
+    cells: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0.0, 0, 0])
+    for task, repeat, reward, is_failed in rollouts:
+        place, of_repeats = places.setdefault(task, len(places)), max(of_repeats, repeat + 1)
         if repeat < MOST_REPEATS:
-            cell = self._cells.setdefault((len(self._tasks) - 1, repeat), [0.0, 0, 0])
-            if reward is not None:
-                cell[0] += reward
-                cell[1] += 1
+            cell = cells[place // size, repeat]
+            cell[0] += reward or 0.0
+            cell[1] += reward is not None
             cell[2] += is_failed
-
-    def as_json(self) -> Mapping[str, object]:
-        """Return the heat map as the JSON object that `viewer/src/api.ts` defines."""
-        repeats = min(self._repeats, MOST_REPEATS)
-        places = [[(row, repeat) for repeat in range(repeats)] for row in range(len(self._tasks))]
-        cells = [[_shown(*self._cells.get(place, (0.0, 0, 0))) for place in row] for row in places]
-        return {"tasks": self._tasks, "repeats": repeats, "of_repeats": self._repeats, "cells": cells}
+    repeats, listed = range(min(of_repeats, MOST_REPEATS)), [*places]
+    groups = [listed[at : at + size] for at in range(0, len(listed), size)]
+    return {
+        "tasks": [{"first": group[0], "count": len(group)} for group in groups],
+        "repeats": len(repeats), "of_repeats": of_repeats,
+        "cells": [[_shown(*cells[at, repeat]) for repeat in repeats] for at in range(len(groups))],
+    }  # fmt: skip
 
 
 def _shown(total: float, rewards: float, failures: float) -> float | str | None:
@@ -273,15 +260,11 @@ def metrics_of(files: RunFiles) -> list[Mapping[str, object]]:
         return []
     return [
         {
-            "agent": entry.agent,
-            "name": name,
-            "value": value,
-            "meaning": meaning_of(name),
+            "agent": entry.agent, "name": name, "value": value, "meaning": meaning_of(name),
             "is_key": name in object_at(entry.fields, "key_metrics"),
         }
-        for entry in entries
-        for name, value in object_at(entry.fields, "agent_metrics").items()
-    ]
+        for entry in entries for name, value in object_at(entry.fields, "agent_metrics").items()
+    ]  # fmt: skip
 
 
 def _entries(path: Path) -> Iterator[Row]:

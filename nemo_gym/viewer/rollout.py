@@ -190,11 +190,9 @@ def _tools(row: Row) -> list[Mapping[str, object]]:
 
 def _tool(tool: Mapping[str, object]) -> Mapping[str, object]:
     named = object_at(tool, "function") or tool
-    return {
-        "name": _text(named.get("name") or tool.get("type")) or "",
-        "description": _text(named.get("description"), LONGEST_DESCRIPTION),
-        "parameters": shortened(named.get("parameters"), 4 * LONGEST_DESCRIPTION),
-    }
+    name, description = _text(named.get("name") or tool.get("type")) or "", named.get("description")
+    parameters = shortened(named.get("parameters"), 4 * LONGEST_DESCRIPTION)
+    return {"name": name, "description": _text(description, LONGEST_DESCRIPTION), "parameters": parameters}
 
 
 def _failure(shown: Shown, given_paths: Sequence[Path]) -> Mapping[str, object] | None:

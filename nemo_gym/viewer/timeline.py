@@ -88,16 +88,12 @@ def timeline_of(record: Mapping[str, object], turns: int) -> list[Mapping[str, o
     turn_of = {id(call): turn for turn, call in enumerate(of_policy, start=1)} if len(of_policy) == turns else {}
     return [
         {
-            "tier": call.tier,
-            "name": call.name,
-            "start_ms": round(1000 * (started_at - started[0][0]), 3),
-            "duration_ms": round(1000 * call.seconds, 3),
-            "turn": turn_of.get(id(call)),
-            "status": call.status,
+            "tier": call.tier, "name": call.name, "start_ms": round(1000 * (started_at - started[0][0]), 3),
+            "duration_ms": round(1000 * call.seconds, 3), "turn": turn_of.get(id(call)), "status": call.status,
             "detail": call.detail,
         }
         for started_at, call in started
-    ]
+    ]  # fmt: skip
 
 
 def seconds_of_calls(record: Mapping[str, object]) -> dict[str, float]:

@@ -28,27 +28,26 @@ def tokens_of(record: JsonObject) -> Mapping[str, object]:
 
     If a turn does not continue the tokens of the turns before it, the message in `problem` names that turn.
     """
+    nothing = {"sequences": [], "is_masked": False, "mask_reason": None}
     try:
         sequences = sequences_of(record)
         problem = _break_of(record) if len(sequences) > 1 else None
         shown = _shown([each for each in sequences if each.turns])
     except DataError as error:
-        return {"sequences": [], "is_masked": False, "mask_reason": None, "problem": str(error)}
+        return {**nothing, "problem": str(error)}
     except (TypeError, KeyError, ValueError, AttributeError, IndexError, RecursionError) as error:
         # Catch all these errors, because other programs may write values of any type into these fields.
         problem = f"The token fields of the record are not those of nemo_gym ({type(error).__name__}: {error})."
-        return {"sequences": [], "is_masked": False, "mask_reason": None, "problem": problem}
+        return {**nothing, "problem": problem}
     total = sum(len(turn.context_ids) + len(turn.sampled_ids) for each in sequences for turn in each.turns)
     if total > MOST_TOKENS:
         problem = f"Only the first {MOST_TOKENS:,} of {total:,} tokens are shown; the raw record has all of them."
     if not shown and problem is None:
         problem = sequences[0].mask_reason or "The rollout does not have tokens."
+    first = sequences[0]
     return {
-        "sequences": shown,
-        "is_masked": sequences[0].is_masked,
-        "mask_reason": sequences[0].mask_reason,
-        "problem": problem,
-    }
+        "sequences": shown, "is_masked": first.is_masked, "mask_reason": first.mask_reason, "problem": problem
+    }  # fmt: skip
 
 
 def _break_of(record: JsonObject) -> str | None:
@@ -86,9 +85,6 @@ def _sequence(sequence: Trajectory, most: int) -> ShownSequence:
         if start < most:
             turns.append({"start": start, "end": min(end, most)})
     return {
-        "ids": ids[:most],
-        "mask": mask[:most],
-        "logprobs": logprobs[:most],
-        "prompt_length": min(len(sequence.prompt_ids), most),
-        "turns": turns,
-    }
+        "ids": ids[:most], "mask": mask[:most], "logprobs": logprobs[:most],
+        "prompt_length": min(len(sequence.prompt_ids), most), "turns": turns,
+    }  # fmt: skip
