@@ -23,16 +23,11 @@ Kind = Literal["image", "audio"]
 _TYPES: Sequence[tuple[re.Pattern[bytes], str]] = [
     (re.compile(pattern, re.DOTALL), type_)
     for pattern, type_ in (
-        (rb"\x89PNG\r\n\x1a\n", "image/png"),
-        (rb"\xff\xd8\xff", "image/jpeg"),
-        (rb"GIF8", "image/gif"),
-        (rb"RIFF....WEBP", "image/webp"),
-        (rb"RIFF....WAVE", "audio/wav"),
-        (rb"ID3|\xff[\xe2-\xff]", "audio/mpeg"),
-        (rb"OggS", "audio/ogg"),
-        (rb"fLaC", "audio/flac"),
+        (rb"\x89PNG\r\n\x1a\n", "image/png"), (rb"\xff\xd8\xff", "image/jpeg"), (rb"GIF8", "image/gif"),
+        (rb"RIFF....WEBP", "image/webp"), (rb"RIFF....WAVE", "audio/wav"), (rb"ID3|\xff[\xe2-\xff]", "audio/mpeg"),
+        (rb"OggS", "audio/ogg"), (rb"fLaC", "audio/flac"),
     )
-]
+]  # fmt: skip
 """The first bytes of each supported media type. SVG is not supported, because it can contain scripts."""
 _PROBE = 64
 """The number of base64 characters to decode in order to recognize the media type."""

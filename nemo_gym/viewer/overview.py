@@ -182,9 +182,9 @@ def _components(db: sqlite3.Connection, selected: Selected) -> Iterator[Mapping[
 
 
 def _heatmap(rollouts: Iterable[tuple[int, int, float | None, bool]], tasks: int) -> Mapping[str, object]:
-    """Return the heat map (see `Overview` in api.ts). Each rollout has a task, a repeat, a reward, and whether it failed.
+    """Return the heat map (see `Overview` in api.ts). Neighbouring tasks share a row if there are too many.
 
-    The rollouts are in the order of their tasks. If there are more than `MOST_ROWS` tasks, neighbours share a row.
+    A rollout has a task, a repeat, a reward, and whether it failed. The rollouts must be in the order of their tasks.
     """
     size = max(1, -(-tasks // MOST_ROWS))
     places: dict[int, int] = {}

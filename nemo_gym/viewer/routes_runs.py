@@ -20,6 +20,7 @@ from nemo_gym.viewer.index.place import Missing
 from nemo_gym.viewer.index.words import Cancelled
 from nemo_gym.viewer.library import Library, RunView
 from nemo_gym.viewer.overview import overview_of
+from nemo_gym.viewer.tasks import TaskOrder, tasks_of
 
 router = APIRouter(prefix="/api")
 MOST_ROWS = 1000
@@ -28,6 +29,7 @@ CHUNK_BYTES = 1 << 20
 CLIENT_CLOSED_REQUEST = 499
 
 Filtered = Annotated[Filter, Depends(filter_of)]
+Offset = Annotated[int, Query(ge=0, lt=1 << 40)]
 T = TypeVar("T")
 
 MOST = 100
@@ -80,7 +82,7 @@ async def rollouts(
     *,
     sort: str = "task",
     order: Literal["asc", "desc"] = "asc",
-    offset: Annotated[int, Query(ge=0, lt=1 << 40)] = 0,
+    offset: Offset = 0,
     limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 100,
     column: Annotated[tuple[str, ...], Query(max_length=100)] = (),
 ) -> Response:
@@ -98,9 +100,14 @@ async def rollouts(
 
 @router.get("/overview")
 async def overview(request: Request, run: Viewed, filter: Filtered) -> Response:
-    return await while_connected(
-        request, lambda is_cancelled: json_response(overview_of(run, filter, is_cancelled=is_cancelled))
-    )
+    return await while_connected(request, lambda stops: json_response(overview_of(run, filter, is_cancelled=stops)))
+
+
+@router.get("/tasks")
+async def tasks(
+    request: Request, run: Viewed, filter: Filtered, order: Annotated[TaskOrder, Depends()], offset: Offset = 0
+) -> Response:
+    return await while_connected(request, lambda stops: json_response(tasks_of(run, filter, order, offset, stops)))
 
 
 @router.get("/selection")

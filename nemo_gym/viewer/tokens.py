@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
 
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
@@ -11,16 +10,6 @@ from nemo_gym.training.trajectory import NonContiguousTokens, Trajectory, sequen
 
 MOST_TOKENS = 200_000
 """The maximum number of tokens in one response, over all sequences together."""
-
-
-class ShownSequence(TypedDict):
-    """A training sequence, as on the page (in `Tokens` of api.ts)."""
-
-    ids: list[int]
-    mask: list[int]
-    logprobs: list[float | None]
-    prompt_length: int
-    turns: list[Mapping[str, int]]
 
 
 def tokens_of(record: JsonObject) -> Mapping[str, object]:
@@ -59,8 +48,8 @@ def _break_of(record: JsonObject) -> str | None:
     return None
 
 
-def _shown(sequences: Sequence[Trajectory]) -> list[ShownSequence]:
-    found: list[ShownSequence] = []
+def _shown(sequences: Sequence[Trajectory]) -> list[JsonObject]:
+    found: list[JsonObject] = []
     left = MOST_TOKENS
     for sequence in sequences:
         if left <= 0:
@@ -70,7 +59,8 @@ def _shown(sequences: Sequence[Trajectory]) -> list[ShownSequence]:
     return found
 
 
-def _sequence(sequence: Trajectory, most: int) -> ShownSequence:
+def _sequence(sequence: Trajectory, most: int) -> JsonObject:
+    """Return at most this many tokens of a training sequence, as on the page (in `Tokens` of api.ts)."""
     ids: list[int] = []
     mask: list[int] = []
     logprobs: list[float | None] = []

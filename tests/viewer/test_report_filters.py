@@ -51,6 +51,11 @@ SORTS = [
     "task", "agent", "outcome", "reward", "failure", "attempts", "steps", "tool_calls", "input_tokens", "seconds",
     "level", "is_hard", "subset.name", "verdict", "reward_components.form",
 ]  # fmt: skip
+TASKS = ["", "kind=mixed", "kind=never", "kind=always", "outcome=scored", "by=-task"] + [
+    f"by={sign}{name}" for name in ("solved", "mean", "std", "seconds", "failed") for sign in ("", "-")
+]
+TASKS_SHOWN = """() => [...document.querySelectorAll(".tasks-kinds strong, .tasks tbody tr td:nth-child(-n+4)")]
+    .map((each) => each.textContent).join(" ")"""
 SHOWN = """() => [...document.querySelectorAll("[role=row]")].flatMap(
     (row) => /(\\d+) ?: ?(\\d+)/.exec(row.innerText)?.slice(1).join(":") ?? []).join(" ")"""
 
@@ -66,16 +71,18 @@ def test_report_selects_what_the_server_selects(tmp_path):
         write_report(api.library, Selection.parse(""), tmp_path / "report.html")
         queries = [*FILTERS, *(f"sort={name}&order={order}" for name in SORTS for order in ("asc", "desc"))]
         expected = {query: _keys_from(api, query) for query in queries}
-    address = f"{(tmp_path / 'report.html').as_uri()}#/run/{api.run}/rollouts"
+        of_tasks = {query: _tasks_from(api, query) for query in TASKS}
+    address = f"{(tmp_path / 'report.html').as_uri()}#/run/{api.run}"
     wrong = []
     with browser() as started:
         page = started.new_page()
-        for query, keys in expected.items():
-            page.goto(f"{address}?{urlencode(_pairs(query))}")
-            try:
-                page.wait_for_function(f"expected => ({SHOWN})() === expected", arg=keys, timeout=20_000)
-            except TimeoutError:
-                wrong.append((query, keys, page.evaluate(SHOWN)))
+        for path, shown, cases in (("rollouts", SHOWN, expected), ("tasks", TASKS_SHOWN, of_tasks)):
+            for query, text in cases.items():
+                page.goto(f"{address}/{path}?{urlencode(_pairs(query))}")
+                try:
+                    page.wait_for_function(f"expected => ({shown})() === expected", arg=text, timeout=20_000)
+                except TimeoutError:
+                    wrong.append((path, query, text, page.evaluate(shown)))
     assert wrong == []
 
 
@@ -85,5 +92,28 @@ def _keys_from(api: Api, query: str) -> str:
     return " ".join(f"{each['task']}:{each['repeat']}" for each in reply.json()["rows"])
 
 
+def _tasks_from(api: Api, query: str) -> str:
+    """Return the counts of the kinds, and of each task its number, its solved rollouts, its mean and its deviation."""
+    by, pairs = "task", [("run", api.run)]
+    for name, value in _pairs(query):
+        by = value if name == "by" else by
+        pairs += [] if name == "by" else [(name, value)]
+    order = "desc" if by.startswith("-") else "asc"
+    reply = api.client.get("/api/tasks", params=[*pairs, ("sort", by.removeprefix("-")), ("order", order)]).json()
+    rows = [
+        f"{row['task']} {row['solved']} of {row['scored']} {_shown(row['mean'])} {_number(row['std'])}"
+        for row in reply["rows"]
+    ]
+    return " ".join([*(str(reply["counts"][kind]) for kind in ("never", "mixed", "always")), *rows])
+
+
+def _shown(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{round(value, 3):g}"
+
+
 def _pairs(query: str) -> list[tuple[str, str]]:
-    return [(name, value) for name, _, value in (pair.partition("=") for pair in query.split("&"))]
+    return [(name, value) for name, _, value in (pair.partition("=") for pair in query.split("&") if pair)]

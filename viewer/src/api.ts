@@ -319,6 +319,36 @@ export interface Comparison {
   notes: string[];
 }
 
+/**
+ * GET /api/tasks?run=&<filter>&kind=&sort=&order=&offset=: at most 100 tasks. All rewards of a "never" or "always" task
+ * are equal: below 1, or not. Those of a "mixed" one differ, so that training learns from it.
+ */
+export interface TasksPage {
+  counts: Record<"all" | TaskKind, number>;
+  offset: number;
+  rows: TaskRow[];
+}
+export type TaskKind = "never" | "mixed" | "always";
+export interface TaskRow {
+  task: number;
+  title: string;
+  rollouts: number;
+  scored: number;
+  /** Rewards of 1 or more. */
+  solved: number;
+  mean: number | null;
+  low: number | null;
+  high: number | null;
+  /** The standard deviation of the rewards; null for fewer than two. */
+  std: number | null;
+  /** Means over the rollouts. */
+  input_tokens: number | null;
+  output_tokens: number | null;
+  seconds: number | null;
+  failed: number;
+}
+export type TaskSort = "task" | "scored" | "solved" | "mean" | "std" | "output_tokens" | "seconds" | "failed";
+
 /** GET /api/notes?run=, POST /api/notes {run, task, repeat, star, tags, comment}: returns the Note. */
 export interface Note {
   task: number;

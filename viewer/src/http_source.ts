@@ -12,7 +12,7 @@ import type {
   RolloutsPage,
   Run,
 } from "./api";
-import type { Comparison, TaskPage, Tokens } from "./api";
+import type { Comparison, TaskKind, TaskPage, TaskSort, TasksPage, Tokens } from "./api";
 import { ApiError, filterQuery, queryOf } from "./source";
 import type { LiveHandlers, Order, QueryValue, RolloutOptions, Source } from "./source";
 
@@ -54,6 +54,18 @@ export class HttpSource implements Source {
 
   overview(run: string, filter: Filter, signal?: AbortSignal): Promise<Overview> {
     return this.get("overview", { run, ...filterQuery(filter) }, signal);
+  }
+
+  tasks(
+    run: string,
+    filter: Filter,
+    kind: TaskKind | null,
+    sort: TaskSort,
+    order: Order,
+    offset: number,
+    signal?: AbortSignal,
+  ): Promise<TasksPage> {
+    return this.get("tasks", { run, ...filterQuery(filter), kind, sort, order, offset }, signal);
   }
 
   rollout(

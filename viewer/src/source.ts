@@ -15,7 +15,10 @@ import type {
   Rollout,
   RolloutsPage,
   Run,
+  TaskKind,
   TaskPage,
+  TaskSort,
+  TasksPage,
   Tokens,
 } from "./api";
 
@@ -60,6 +63,15 @@ export interface Source {
     signal?: AbortSignal,
   ): Promise<RolloutsPage>;
   overview(run: string, filter: Filter, signal?: AbortSignal): Promise<Overview>;
+  tasks(
+    run: string,
+    filter: Filter,
+    kind: TaskKind | null,
+    sort: TaskSort,
+    order: Order,
+    offset: number,
+    signal?: AbortSignal,
+  ): Promise<TasksPage>;
   rollout(run: string, task: number, repeat: number, options?: RolloutOptions, signal?: AbortSignal): Promise<Rollout>;
   tokens(run: string, task: number, repeat: number, signal?: AbortSignal): Promise<Tokens>;
   task(run: string, task: number, signal?: AbortSignal): Promise<TaskPage>;

@@ -7,7 +7,8 @@ import type { Order, QueryValue } from "./source";
 
 export type Page =
   | { page: "runs" }
-  | { page: "overview" | "rollouts" | "live"; run: string }
+  | { page: "overview" | "tasks" | "rollouts"; run: string }
+  | { page: "live"; run: string }
   | { page: "rollout"; run: string; task: number; repeat: number }
   | { page: "task"; run: string; task: number }
   | { page: "compare"; runs: string[] }
@@ -33,7 +34,7 @@ const OUTCOMES: readonly string[] = ["scored", "failed", "unresolved"] satisfies
 const FILTER_NAMES: readonly string[] = [...TEXTS, ...WHOLE_NUMBERS, ...LIMITS, ...FLAGS, "outcome", "words"];
 
 /** The parameters that only one of the pages with a filter has. */
-const OWN = { rollouts: ["row"], overview: ["by"], compare: ["run"] };
+const OWN = { rollouts: ["row"], overview: ["by"], tasks: ["kind", "by", "from"], compare: ["run"] };
 
 /** A parameter of an address that filters nothing, and why. */
 export interface Mistake {
@@ -235,7 +236,7 @@ function pageOf(parts: (string | null)[], query: URLSearchParams): Page {
   if (first === "compare") return { page: "compare", runs: query.getAll("run") };
   if (first === "align") return alignPage(numberOf(run), query);
   if (first !== "run" || !run) return { page: "unknown" };
-  if (page === "overview" || page === "rollouts" || page === "live") return { page, run };
+  if (page === "overview" || page === "tasks" || page === "rollouts" || page === "live") return { page, run };
   const numbers = { task: numberOf(task), repeat: numberOf(repeat) };
   if (page === "task" && numbers.task !== null) return { page, run, task: numbers.task };
   if (page === "rollout" && numbers.task !== null && numbers.repeat !== null) {

@@ -38,10 +38,11 @@ LOOK_EVERY = 1_000_000
 REST = 5.0
 """The pause after a computation, as a multiple of its duration. It limits the load that a growing run causes."""
 V = TypeVar("V")
-ROW = (
-    "agent, outcome, reward, failure, tier, server, attempts, steps, tool_calls, input_tokens, output_tokens, seconds,"
-    " is_masked, bytes, (SELECT title FROM titles WHERE task = id >> 20)"
-)
+COLUMNS = (
+    "agent", "outcome", "reward", "failure", "tier", "server", "attempts", "steps", "tool_calls", "input_tokens",
+    "output_tokens", "seconds", "is_masked", "bytes",
+)  # fmt: skip
+ROW = f"{', '.join(COLUMNS)}, (SELECT title FROM titles WHERE task = id >> 20)"
 _PLACE = "id, file, line, offset, bytes, outcome, attempt"
 
 
@@ -51,13 +52,6 @@ class Page(NamedTuple):
     total: int
     rows: list[JsonObject]
     """The page's rollouts, each a `RolloutRow` of api.ts."""
-
-
-class Neighbours(NamedTuple):
-    """The rollouts before and after another one in the table."""
-
-    before: TaskKey | None
-    after: TaskKey | None
 
 
 class Summary(NamedTuple):
@@ -274,14 +268,11 @@ class RunIndex:
 
     def neighbours(
         self, key: TaskKey, filter: Filter, sort: str = "task", *, is_descending: bool = False
-    ) -> Neighbours:
+    ) -> tuple[TaskKey | None, ...]:
         """Return the rollouts before and after `key` in the filtered and sorted table."""
         with self.selection(filter) as (db, selected):
             order = order_of(sort, fields_in(db), is_descending=is_descending)
-            return Neighbours(
-                next_to(db, key, selected, order, is_before=True),
-                next_to(db, key, selected, order, is_before=False),
-            )
+            return tuple(next_to(db, key, selected, order, is_before=is_before) for is_before in (True, False))
 
     @contextmanager
     def selection(
@@ -369,11 +360,7 @@ def _whole_order(db: sqlite3.Connection, selected: Selected, order: Order) -> ar
 
 
 def _row(key: TaskKey, values: list[object], fields: Mapping[str, object], note: Note | None) -> JsonObject:
-    names = (
-        "agent", "outcome", "reward", "failure", "tier", "server", "attempts", "steps", "tool_calls", "input_tokens",
-        "output_tokens", "seconds", "is_masked", "bytes", "title",
-    )  # fmt: skip
-    row = dict(zip(names, values, strict=True))
+    row = dict(zip((*COLUMNS, "title"), values, strict=True))
     row["is_masked"], row["title"] = bool(row["is_masked"]), row["title"] or ""
     return {
         "task": key.task, "repeat": key.repeat, **row, "star": bool(note and note.star),

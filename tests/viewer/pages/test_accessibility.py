@@ -30,7 +30,7 @@ def test_axe_finds_nothing_serious(site, open_page, width, theme):
     found = []
     for address in [
         "#/runs", f"{every}/overview", f"{failed}/overview", f"{every}/rollouts?row=3&repeat=1",
-        f"{every}/rollout/60/0",
+        f"{every}/tasks?kind=never", f"{every}/rollout/60/0",
         f"{every}/rollout/45/0", f"{every}/rollout/60/0?tab=timeline", f"{sampled}/rollout/0/0?tab=tokens",
         f"{every}/rollout/60/0?tab=raw", f"{failed}/rollout/0/0", f"#/run/{site.run('attacks')}/rollout/0/0",
         f"{every}/task/60", f"#/compare?{runs}", f"#/align/1?{runs}", f"{every}/live", "#/nowhere",
@@ -47,7 +47,7 @@ def test_axe_finds_nothing_serious(site, open_page, width, theme):
     assert found == []
 
 
-@pytest.mark.parametrize("path", ["overview", "rollouts", "rollout/60/0", "task/60"])
+@pytest.mark.parametrize("path", ["overview", "tasks", "rollouts", "rollout/60/0", "task/60"])
 def test_narrow_pages_do_not_scroll_sideways(site, open_page, path):
     page = open_page(site, width=400)
     site.open(page, "all", path)

@@ -50,6 +50,7 @@ def test_links_to_every_page_can_be_reloaded(site, page):
     pages = [
         ("#/runs", "heading", "5 runs"),
         (f"#/run/{site.run('all')}/overview", "figure", AGENT),
+        (f"#/run/{site.run('all')}/tasks?kind=never&by=-mean", "region", "Tasks"),
         (f"#/run/{site.run('all')}/rollouts", "grid", "Rollouts"),
         (f"#/run/{site.run('all')}/rollout/{tool}", "heading", "tool call"),
         (f"#/run/{site.run('all')}/rollout/{tool}?tab=timeline", "listbox", "Calls by time"),

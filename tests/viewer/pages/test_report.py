@@ -51,6 +51,7 @@ def test_every_page_is_in_the_report(page):
     together = "&".join(f"run={run(page, name).split('/')[-1]}" for name in ("all", "tokens", "attacks", "failures"))
     for address, role, name in [
         (f"{every}/overview", "figure", "mcqa_simple_agent"),
+        (f"{every}/tasks", "region", "Tasks"),
         (f"{every}/rollouts", "grid", "Rollouts"),
         (f"{every}/rollout/60/0", "heading", "Task 60 · repeat 0"),
         (f"{every}/rollout/60/0?tab=timeline", "listbox", "Calls by time"),

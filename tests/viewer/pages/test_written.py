@@ -28,6 +28,7 @@ def site(open_site, tmp_path_factory):
     keys = [(task, repeat) for task in (0, 1) for repeat in range(REPEATS)]
     write(folder / "many_materialized_inputs.jsonl", *(planned(*key) for key in keys))
     write(folder / "many.jsonl", *(scored(*key) for key in keys))
+    write(folder / "tasks.jsonl", *(scored(task, at, at * (task % 2)) for task in range(250) for at in (0, 1)))
     going = write(folder / "going.jsonl", scored(0))
     with going.open("ab") as file:
         file.write(b'{"the line that is being written')
@@ -85,6 +86,29 @@ def test_heat_map_says_which_repeats_it_shows(site, page):
     expect(legend).not_to_contain_text("the first")
 
 
+def test_kinds_and_order_of_tasks_are_kept_in_the_address(site, page):
+    site.open(page, "tasks", "overview")
+    page.get_by_role("link", name="Show tasks").click()
+    expect(page.get_by_role("heading", name="250 tasks")).to_be_visible()
+    page.get_by_role("button", name="Never solved 125").click()
+    tasks = page.get_by_role("region", name="Tasks", exact=True)
+    expect(tasks.get_by_role("link").first).to_have_text("0")
+    page.get_by_role("button", name="Mixed 125").click()
+    expect(tasks.get_by_role("link").first).to_have_text("1")
+    expect(tasks.get_by_role("row").nth(1)).to_contain_text("1 of 2")
+    page.get_by_role("button", name="Next").click()
+    expect(page.get_by_text("101 to 125 of 125")).to_be_visible()
+    tasks.get_by_role("button", name="Mean reward").click()
+    expect(page.get_by_text("1 to 100 of 125")).to_be_visible()
+    assert query_of(page) == [("kind", "mixed"), ("by", "-mean")]
+    page.reload()
+    expect(tasks.get_by_role("columnheader", name="Mean reward")).to_have_attribute("aria-sort", "descending")
+    page.get_by_role("button", name="Mixed 125").click()
+    assert query_of(page) == [("by", "-mean")]
+    tasks.get_by_role("link", name="1", exact=True).click()
+    expect(page.get_by_role("heading", name="Task 1", exact=True)).to_be_visible()
+
+
 @pytest.mark.parametrize(
     ("query", "problem"),
     [
@@ -95,7 +119,7 @@ def test_heat_map_says_which_repeats_it_shows(site, page):
         ("star=yes", "star=yes: this must be true."),
     ],
 )
-@pytest.mark.parametrize("path", ["rollouts", "overview"])
+@pytest.mark.parametrize("path", ["rollouts", "overview", "tasks"])
 def test_misspelled_filter_is_rejected(site, page, path, query, problem):
     site.open(page, "small", path, f"{query}&repeat=1")
     expect(page.get_by_role("alert")).to_contain_text(problem)

@@ -60,6 +60,7 @@ function Parts({ run, overview, filter, setFilter }: PartsProps) {
   const total = counts.scored + counts.failed + (counts.unresolved ?? 0);
   if (total === 0) return <Nothing filter={filter} setFilter={setFilter} />;
   const toTable = <ButtonLink kind="quiet" to={hrefWithFilter({ page: "rollouts", run }, filter)}>Show rollouts</ButtonLink>;
+  const toTasks = <ButtonLink kind="quiet" to={hrefWithFilter({ page: "tasks", run }, filter)}>Show tasks</ButtonLink>;
   const pickReward = (agent: string | null, low: number, high: number | undefined) => {
     const { reward_min: _low, reward_max: _high, ...rest } = filter;
     setFilter({ ...rest, ...(agent === null ? {} : { agent: [agent] }), reward_min: low, ...(high === undefined ? {} : { reward_max: high }) });
@@ -75,7 +76,7 @@ function Parts({ run, overview, filter, setFilter }: PartsProps) {
       </Card>
       {rewards.length > 0 && <Card title="Rewards"><RewardHistograms rewards={rewards} onPick={pickReward} /></Card>}
       {counts.scored > 0 && <ByField run={run} filter={filter} />}
-      {heatmap.tasks.length > 0 && <Card title="Tasks and repeats"><HeatMap run={run} heat={heatmap} /></Card>}
+      {heatmap.tasks.length > 0 && <Card title="Tasks and repeats" actions={toTasks}><HeatMap run={run} heat={heatmap} /></Card>}
       {failures.length > 0 && <Card title="Failures"><Failures run={run} failures={failures} filter={filter} /></Card>}
       {progress.at_s.length > 1 && <Card title="Progress"><Progress progress={progress} /></Card>}
       {distributions.length > 0 && (

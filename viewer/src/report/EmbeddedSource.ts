@@ -1,12 +1,14 @@
 /** The document inside an exported report as a Source. It answers as the server does, without a network. */
 import type {
-  Comparison, Facets, Filter, JsonObject, Note, Overview, Problem, Report, Rollout, RolloutRow, RolloutsPage, Run, TaskPage, Tokens,
+  Comparison, Facets, Filter, JsonObject, Note, Overview, Problem, Report, Rollout, RolloutRow, RolloutsPage, Run, TaskKind,
+  TaskPage, TaskSort, TasksPage, Tokens,
 } from "../api";
 import { compareRows, fieldOf, isEmpty, matches } from "../filter";
 import type { Known } from "../filter";
 import { ApiError } from "../source";
 import type { LiveHandlers, Order, RolloutOptions, Source } from "../source";
 import { overviewOf } from "./overview";
+import { tasksOf } from "./tasks";
 
 const MOST_REPEATS = 16;
 
@@ -43,6 +45,12 @@ export class EmbeddedSource implements Source {
   async overview(run: string, filter: Filter): Promise<Overview> {
     const whole = found(this.report.overviews[run], `Run '${run}'`);
     return isEmpty(filter) ? whole : overviewOf(this.chosen(run, filter, "task", "asc"), whole);
+  }
+
+  async tasks(
+    run: string, filter: Filter, kind: TaskKind | null, sort: TaskSort, order: Order, offset: number,
+  ): Promise<TasksPage> {
+    return tasksOf(this.chosen(run, filter, "task", "asc").map(({ row }) => row), kind, sort, order, offset);
   }
 
   async rollout(run: string, task: number, repeat: number, options: RolloutOptions = {}): Promise<Rollout> {

@@ -97,7 +97,7 @@ function Crumb({ text }: { text: string }) {
   );
 }
 
-const TABS = ["overview", "rollouts", "live"] as const;
+const TABS = ["overview", "tasks", "rollouts", "live"] as const;
 
 function Tabs({ route, run }: { route: RunPage; run: Run | null }) {
   const isRunning = run !== null && (run.is_live || run.state === "running");

@@ -27,10 +27,7 @@ export function Shell() {
     { keys: ["/"], label: "Search in the conversations", act: focusSearch },
   ]);
   const filtered = filteredRuns(route);
-  const mistakes =
-    route.page === "overview" || route.page === "rollouts" || route.page === "compare"
-      ? mistakesIn(route.query, route.page)
-      : [];
+  const mistakes = isFiltered(route) ? mistakesIn(route.query, route.page) : [];
   return (
     <RunContext.Provider value={run}>
       <div class={route.page === "rollouts" ? "shell shell-fill" : "shell"}>
@@ -57,10 +54,16 @@ export function Shell() {
   );
 }
 
+type Filtered = Extract<Page, { page: "overview" | "tasks" | "rollouts" | "compare" }>;
+
+function isFiltered<P extends Page>(route: P): route is P & Filtered {
+  return ["overview", "tasks", "rollouts", "compare"].includes(route.page);
+}
+
 /** The runs whose rollouts the filter bar narrows down; none on pages without it. */
 function filteredRuns(route: Page): string[] {
-  if (route.page === "overview" || route.page === "rollouts") return [route.run];
-  return route.page === "compare" ? route.runs : [];
+  if (!isFiltered(route)) return [];
+  return route.page === "compare" ? route.runs : [route.run];
 }
 
 function leaveOut({ name, value }: Mistake): void {

@@ -7,6 +7,7 @@ import Live from "../live/LivePage";
 import Overview from "../overview/OverviewPage";
 import Rollouts from "../pages/Rollouts";
 import Runs from "../pages/Runs";
+import Tasks from "../pages/Tasks";
 import Align from "../rollout/AlignPage";
 import Compare from "../rollout/ComparePage";
 import Rollout from "../rollout/RolloutPage";
@@ -25,6 +26,8 @@ function pageOf(route: Page): ComponentChildren {
       return <Runs />;
     case "rollouts":
       return <Rollouts run={route.run} />;
+    case "tasks":
+      return <Tasks run={route.run} />;
     case "overview":
       return <Overview run={route.run} />;
     case "live":

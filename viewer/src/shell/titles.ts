@@ -5,6 +5,7 @@ import type { Page } from "../state";
 export const PAGE_NAMES: Record<Page["page"], string> = {
   runs: "Runs",
   overview: "Overview",
+  tasks: "Tasks",
   rollouts: "Rollouts",
   live: "Live",
   rollout: "Rollout",

@@ -6,6 +6,8 @@ interface Look {
   kind?: "plain" | "primary" | "quiet" | "danger";
   /** What it does, if its content is only an icon. Also its tooltip. */
   label?: string;
+  /** What its text means; its tooltip. */
+  hint?: string;
   children: ComponentChildren;
 }
 
@@ -16,13 +18,13 @@ export interface ButtonProps extends Look {
   expanded?: boolean;
 }
 
-export function Button({ kind = "plain", label, children, onClick, disabled, pressed, expanded }: ButtonProps) {
+export function Button({ kind = "plain", label, hint, children, onClick, disabled, pressed, expanded }: ButtonProps) {
   return (
     <button
       type="button"
       class={`button button-${kind}`}
       aria-label={label}
-      title={label}
+      title={label ?? hint}
       aria-pressed={pressed}
       aria-expanded={expanded}
       disabled={disabled}

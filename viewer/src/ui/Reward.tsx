@@ -1,9 +1,14 @@
 /** A reward, coloured by what it says: a reward of 0 is scored, too, but nothing to be green about. */
 
-import { MISSING, number } from "./format";
+import { number } from "./format";
 
-export function Reward({ value }: { value: number | null }) {
-  return <span class={toneOf(value)}>{value === null ? MISSING : number(value)}</span>;
+interface Props {
+  value: number | null;
+  show?: (value: number | null) => string;
+}
+
+export function Reward({ value, show = number }: Props) {
+  return <span class={toneOf(value)}>{show(value)}</span>;
 }
 
 function toneOf(value: number | null): string | undefined {
