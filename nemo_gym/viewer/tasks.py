@@ -15,8 +15,8 @@ from nemo_gym.viewer.run_view import RunView
 
 PAGE = 100
 KINDS = {"never": "low = high AND high < 1", "mixed": "low < high", "always": "low = high AND low >= 1"}
-"""The SQL condition of each kind of task, where `low` and `high` are its lowest and highest reward. A task without a
-reward is not of any kind. Training learns only from mixed tasks, because equal rewards have no advantage."""
+"""The SQL condition of each kind of task. `low` and `high` are its lowest and highest reward. A task without a reward
+is not of any kind. Training learns only from mixed tasks, because equal rewards do not have an advantage."""
 _VARIANCE = "(AVG(reward * reward) - AVG(reward) * AVG(reward)) * COUNT(reward) / (COUNT(reward) - 1)"
 COLUMNS = {
     "task": f"id >> {REPEAT_BITS}", "rollouts": "COUNT(*)", "scored": "COUNT(reward)",

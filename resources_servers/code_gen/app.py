@@ -87,7 +87,7 @@ class CodeGenServer(SimpleResourcesServer):
         added["extracted_model_code"] = code
         if code is None:
             empty = {"result": [], "metadata": {"error_message": "no code block"}, "unit_tests_time_taken": 0.0}
-            why = "the answer has no block of Python"
+            why = "the answer does not contain a block of Python"
             return BaseVerifyResponse.grade(body, reward=0.0, **added, **empty, why=why)
         grade = await grade_code(
             await asyncio.to_thread(whole_program, code, tests),

@@ -267,7 +267,7 @@ def _why(failure_reason: str | None) -> str:
         case [""]:
             return "the query has the same result as the reference"
         case ["no_sql"]:
-            return "the answer has no SQL"
+            return "the answer does not contain SQL"
         case ["query_failed", message]:
             return f"SQLite cannot run the query: {message[:LONGEST_ERROR]!r}"
         case ["different_results", rows]:

@@ -144,7 +144,7 @@ async def test_query_is_last_block_or_whole_answer(server, answer, reward):
         (fenced("SELECT a FROM t"), "the query has the same result as the reference"),
         (fenced("SELECT 1"), "the result differs from the reference's"),
         (fenced("SELECT c FROM t"), "SQLite cannot run the query: 'no such column: c'"),
-        ("I do not know.", "the answer has no SQL"),
+        ("I do not know.", "the answer does not contain SQL"),
     ],
 )
 async def test_why_names_the_difference(server, answer, why):
