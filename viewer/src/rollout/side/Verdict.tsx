@@ -29,7 +29,7 @@ export function Verdict({ rollout }: { rollout: Rollout }) {
   const isEmpty = pairs.length + checks.length + others.length + rollout.judges.length === 0;
   return (
     <Card title="Verification">
-      {isEmpty && <p class="dim">Grading added no fields.</p>}
+      {isEmpty && !("why" in graded) && <p class="dim">Grading added no fields.</p>}
       {pairs.map((pair) => (
         <PairView key={pair.extractedName} pair={pair} />
       ))}
