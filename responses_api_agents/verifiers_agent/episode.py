@@ -1,4 +1,4 @@
-"""An episode of verifiers as a rollout: its items, its reward and its failure."""
+"""An episode of another framework as a rollout: its items, its reward and its failure."""
 
 from __future__ import annotations
 
@@ -96,21 +96,23 @@ class Trace(BaseModel):
 class Episode(BaseModel):
     """What `worker.py` returns of an episode."""
 
+    framework: str
+    """The name of the framework that played it."""
     env: str
     ok: bool
     errors: list[Error]
     traces: list[Trace]
 
     @classmethod
-    def of(cls, record: Mapping[str, object]) -> Episode:
+    def of(cls, framework: str, record: Mapping[str, object]) -> Episode:
         """Parse a record. Raise `EnvironmentFailed` if it is invalid."""
         try:
-            episode = cls.model_validate(record)
+            episode = cls.model_validate({**record, "framework": framework})
             for trace in episode.traces:
                 for branch in trace.branches:
                     _ = [trace.nodes[number] for number in branch.nodes]
         except (ValidationError, IndexError) as error:
-            raise EnvironmentFailed(f"verifiers returned an invalid episode: {error}") from error
+            raise EnvironmentFailed(f"{framework} returned an invalid episode: {error}") from error
         return episode
 
     @property
@@ -136,9 +138,9 @@ class Episode(BaseModel):
         if failure is not None and (not self.ok or any(error.type == OF_THE_MODEL for error in errors)):
             raise failure
         if errors and not self.ok:
-            raise _failure_of(errors[0])
+            raise self._failure_of(errors[0])
         if not self.ok or not self.traces:
-            raise EnvironmentFailed("the episode failed, and verifiers recorded no error")
+            raise EnvironmentFailed(f"the episode failed, and {self.framework} recorded no error")
         if failure is not None:
             raise failure
         for trace in self.graded:
@@ -175,22 +177,21 @@ class Episode(BaseModel):
             "reward_components": trace.components,
             "stop_condition": trace.stop_condition,
             "is_truncated": trace.is_truncated,
-            "verifiers_info": trace.info,
+            f"{self.framework}_info": trace.info,
         }
         if len(self.traces) > 1 or len(trace.branches) > 1:
             result["traces"] = [each.record() for each in self.traces]
         taken = {*row, *result, "traces"}
         numbers = self.numbers().items()
-        return {**result, **{f"verifiers_{name}" if name in taken else name: value for name, value in numbers}}
+        return {**result, **{f"{self.framework}_{name}" if name in taken else name: value for name, value in numbers}}
 
-
-def _failure_of(error: Error) -> RolloutError:
-    text = f"verifiers: {error.type}: {error.message}"
-    if error.type == OF_THE_MODEL:
-        return ModelFailed(text)
-    if error.type == "TimeoutError":
-        return RolloutTimedOut(text, tier="environment")
-    return AgentFailed(text) if error.type in OF_THE_AGENT else EnvironmentFailed(text)
+    def _failure_of(self, error: Error) -> RolloutError:
+        text = f"{self.framework}: {error.type}: {error.message}"
+        if error.type == OF_THE_MODEL:
+            return ModelFailed(text)
+        if error.type == "TimeoutError":
+            return RolloutTimedOut(text, tier="environment")
+        return AgentFailed(text) if error.type in OF_THE_AGENT else EnvironmentFailed(text)
 
 
 def items_of(messages: Sequence[JsonObject]) -> list[JsonObject]:

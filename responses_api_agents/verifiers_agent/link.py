@@ -1,4 +1,4 @@
-"""The process in which verifiers runs: its start and end, and the episodes that it plays at the same time."""
+"""The process in which another framework runs: its start and end, and the episodes that it plays at the same time."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ import orjson
 
 from nemo_gym import EnvironmentFailed, InvalidTask, ServerLost, starting_dir
 from nemo_gym.jsonl import JsonObject, dump_json
-from responses_api_agents.verifiers_agent.place import WorkerSettings
+from responses_api_agents.verifiers_agent.place import WorkerPlace
 
 logger = logging.getLogger(__name__)
 
-WORKER, DEMO = Path(__file__).with_name("worker.py"), Path(__file__).with_name("demo")
-MARK = "NEMO_GYM_VERIFIERS_WORKER"
+MARK = "NEMO_GYM_WORKER"
 """The environment variable by which the programs of a worker are found after it was killed."""
 CHUNK, ERROR_TAIL = 65_536, 2_000
 FREE_CHUNKS = 64
@@ -33,38 +32,40 @@ END_S = 10.0
 
 
 class Unusable(EnvironmentFailed):
-    """The worker cannot run this taskset. Another start would not help."""
+    """The worker cannot run these tasks. Another start would not help."""
 
 
 class Worker:
     """A running worker. After any fault of the process, every episode fails with that fault."""
 
-    def __init__(self, settings: WorkerSettings, process: Process, mark: str) -> None:
+    def __init__(self, settings: WorkerPlace, process: Process, mark: str) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         self._settings, self._process, self._mark = settings, process, mark
         self._in, self._out, self._err = process.stdin, process.stdout, process.stderr
-        self._name = f"the verifiers worker of '{settings.ident}'"
+        self._name = f"the {settings.framework.name} worker of '{settings.ident}'"
         self.fault: EnvironmentFailed | ServerLost | None = None
         self._errors = b""
         self._playing: dict[str, asyncio.Future[JsonObject]] = {}
         self._tasks = [asyncio.create_task(self._read_errors())]
 
     @classmethod
-    async def launch(cls, settings: WorkerSettings, listed: int = 0) -> Worker:
+    async def launch(cls, settings: WorkerPlace, listed: int = 0) -> Worker:
         """Start the process and send its settings. Raise `Unusable` if it cannot be started."""
         python, mark, folder = settings.interpreter(), uuid4().hex, str(starting_dir())
+        program = settings.framework.worker
         # verifiers finds `uv` next to its interpreter, and tool servers find the module of their taskset.
         path = os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", "")])
-        modules = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH"), str(DEMO)]))
+        modules = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH"), str(program.with_name("demo"))]))
         try:
             process = await asyncio.create_subprocess_exec(
-                python, str(WORKER), stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=settings.most_bytes, cwd=folder,
+                python, str(program), stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=settings.most_bytes, cwd=folder,
                 env={**os.environ, MARK: mark, "PATH": path, "PYTHONPATH": modules}, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            raise Unusable(f"the verifiers worker: {python} cannot be started ({error.strerror})") from error
+            who = f"the {settings.framework.name} worker"
+            raise Unusable(f"{who}: {python} cannot be started ({error.strerror})") from error
         worker = cls(settings, process, mark)
         await worker._send(settings.first_line(listed))
         return worker
@@ -110,7 +111,7 @@ class Worker:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._process.pid, number)
                 await self._exit()
-        # verifiers starts programs in sessions of their own, so they outlive a worker that could not stop them.
+        # Programs may be in sessions of their own, so they outlive a worker that could not stop them.
         await asyncio.to_thread(kill_marked, self._mark)
         for task in self._tasks:
             task.cancel()
@@ -182,7 +183,7 @@ class Worker:
 class Workers:
     """One worker at a time. If it is lost, the next episode starts another one."""
 
-    def __init__(self, settings: WorkerSettings) -> None:
+    def __init__(self, settings: WorkerPlace) -> None:
         self._settings = settings
         self._worker: Worker | None = None
         self._starting = asyncio.Lock()

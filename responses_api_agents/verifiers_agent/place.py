@@ -1,11 +1,11 @@
-"""The settings of a worker: its interpreter, its taskset and its limits."""
+"""The settings of a worker: its interpreter, its tasks and its limits."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import parse_qsl
 
 import yaml
@@ -14,13 +14,79 @@ from pydantic import BaseModel, Field, field_validator
 from nemo_gym import DataError, find_path
 from nemo_gym.jsonl import JsonObject
 
-OF_MAKE = Path(".venv-verifiers/bin/python")
-"""Where `make borders-verifiers` installs the package."""
 MEGABYTE = 2**20
 
 
-class WorkerSettings(BaseModel):
-    """The settings of a worker."""
+class Framework(NamedTuple):
+    """A package that plays episodes in a worker, with an interpreter of its own."""
+
+    name: str
+    module: str
+    plays: str
+    """Its word for a set of tasks."""
+    installed: str
+    """The arguments of `pip install`."""
+    worker: Path
+    """The program. Modules next to it, in `demo`, are found by name."""
+
+    @property
+    def variable(self) -> str:
+        """The environment variable with the interpreter."""
+        return f"NEMO_GYM_{self.name.upper()}_PYTHON"
+
+    @property
+    def of_make(self) -> Path:
+        """Where `make borders-…` installs the package."""
+        return Path(f".venv-{self.name}/bin/python")
+
+
+class WorkerPlace(BaseModel):
+    """The settings of any worker."""
+
+    framework: ClassVar[Framework]
+
+    python: str | None = None
+    """The interpreter that has the framework. By default this one, or that of `make borders-…`."""
+    start_timeout_s: float = Field(default=300.0, gt=0)
+    """Seconds for the worker to import the tasks and to start their servers."""
+    silence_timeout_s: float = Field(default=120.0, gt=0)
+    """Seconds without a sign of life, after which the worker is killed and its rollouts fail."""
+    largest_episode_mb: float = Field(default=64.0, gt=0)
+
+    @property
+    def ident(self) -> str:
+        """The name of the tasks, without their settings."""
+        raise NotImplementedError
+
+    @property
+    def most_bytes(self) -> int:
+        return int(self.largest_episode_mb * MEGABYTE)
+
+    def interpreter(self) -> str:
+        """Return the interpreter to use. Raise `DataError` if none has the framework."""
+        if self.python is not None:
+            return self.python
+        if importlib.util.find_spec(self.framework.module) is not None:
+            return sys.executable
+        if (found := find_path(self.framework.of_make, Path.is_file)) is not None:
+            return str(found)
+        raise DataError(
+            f"the {self.framework.plays} '{self.ident}' needs an interpreter with {self.framework.name}. Run `pip "
+            f"install {self.framework.installed}` in a virtual environment of its own, and set "
+            f"{self.framework.variable} or `python:` to its interpreter."
+        )
+
+    def first_line(self, listed: int) -> JsonObject:
+        """Return the first message to a worker. With `listed`, it only lists tasks: so many of an endless set."""
+        raise NotImplementedError
+
+
+class WorkerSettings(WorkerPlace):
+    """The settings of a worker of verifiers."""
+
+    framework = Framework(
+        "verifiers", "verifiers", "taskset", "verifiers==0.4.0 uv", Path(__file__).with_name("worker.py")
+    )
 
     taskset: str
     """The module of the taskset, with settings if it needs some: `my_taskset` or `textarena?game=Hangman-v0`."""
@@ -28,15 +94,8 @@ class WorkerSettings(BaseModel):
     """The taskset's setting `split`, if it has one."""
     env: JsonObject = Field(default_factory=dict)
     """Further settings of verifiers' environment: `{id: best-of-n, n: 2}` or `{agent: {harness: {id: bash}}}`."""
-    python: str | None = None
-    """The interpreter that has verifiers. By default this one, or that of `make borders-verifiers`."""
     max_steps: int | None = Field(default=200, ge=1)
     """The maximum number of turns of each agent, unless the environment sets its own `max_turns`."""
-    start_timeout_s: float = Field(default=300.0, gt=0)
-    """Seconds for the worker to import the taskset and to start its servers."""
-    silence_timeout_s: float = Field(default=120.0, gt=0)
-    """Seconds without a sign of life, after which the worker is killed and its rollouts fail."""
-    largest_episode_mb: float = Field(default=64.0, gt=0)
 
     @field_validator("taskset")
     @classmethod
@@ -56,25 +115,7 @@ class WorkerSettings(BaseModel):
         """The name of the taskset, without its settings."""
         return str(taskset_of(self.taskset)["id"])
 
-    @property
-    def most_bytes(self) -> int:
-        return int(self.largest_episode_mb * MEGABYTE)
-
-    def interpreter(self) -> str:
-        """Return the interpreter to use. Raise `DataError` if none has verifiers."""
-        if self.python is not None:
-            return self.python
-        if importlib.util.find_spec("verifiers") is not None:
-            return sys.executable
-        if (found := find_path(OF_MAKE, Path.is_file)) is not None:
-            return str(found)
-        raise DataError(
-            f"the taskset '{self.ident}' needs an interpreter with verifiers. Run `pip install verifiers==0.4.0 uv` "
-            "in a virtual environment of its own, and set NEMO_GYM_VERIFIERS_PYTHON or `python:` to its interpreter."
-        )
-
     def first_line(self, listed: int) -> JsonObject:
-        """Return the first message to a worker. With `listed`, it only lists tasks: so many of an endless taskset."""
         own = {"taskset": taskset_of(self.taskset), "max_turns": self.max_steps, "most_bytes": self.most_bytes}
         return {**own, "split": self.split, "env": self.env, "list": listed}
 

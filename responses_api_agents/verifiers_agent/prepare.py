@@ -15,7 +15,7 @@ from nemo_gym import DataError, RolloutError, run_prepare
 from nemo_gym.jsonl import JsonObject, write_rows
 from responses_api_agents.verifiers_agent.episode import items_of
 from responses_api_agents.verifiers_agent.link import Worker
-from responses_api_agents.verifiers_agent.place import WorkerSettings
+from responses_api_agents.verifiers_agent.place import WorkerPlace, WorkerSettings
 
 MOST_TASKS = 100_000
 
@@ -31,7 +31,8 @@ def prepare(output: Path, taskset: str, split: str | None = None, count: int = 1
     Raises `DataError` if the taskset cannot be read.
     """
     try:
-        write_rows(output, asyncio.run(_rows(WorkerSettings(taskset=taskset, split=split, python=python), count)))
+        settings = WorkerSettings(taskset=taskset, split=split, python=python)
+        write_rows(output, asyncio.run(listed_rows(settings, {"taskset": taskset}, count)))
     except ValidationError as error:
         raise DataError(f"--taskset {taskset}: {error.errors()[0]['msg']}") from error
     except RolloutError as error:
@@ -39,19 +40,23 @@ def prepare(output: Path, taskset: str, split: str | None = None, count: int = 1
     return output
 
 
-async def _rows(settings: WorkerSettings, count: int) -> list[JsonObject]:
+async def listed_rows(settings: WorkerPlace, source: JsonObject, count: int = 1) -> list[JsonObject]:
+    """Return a row for each task that a worker lists, with the fields of `source`. Raise `DataError` without tasks.
+
+    count: number of tasks, if their set is endless
+    """
     worker, rows = await Worker.launch(settings, count), []
     try:
         async with aclosing(worker.rows()) as listed:
             async for each in listed:
-                asked = {"input": items_of(each["messages"])}
-                rows.append({"responses_create_params": asked, "taskset": settings.taskset, "task": each["task"]})
+                asked = {"input": items_of(each.pop("messages"))}
+                rows.append({"responses_create_params": asked, **source, **each})
                 if len(rows) > MOST_TASKS:
-                    raise DataError(f"{settings.taskset} has more than {MOST_TASKS:,} tasks. Limit its own settings")
+                    raise DataError(f"{settings.ident} has more than {MOST_TASKS:,} tasks. Limit its own settings")
     finally:
         await worker.end()
     if not rows:
-        raise DataError(f"{settings.taskset} has no tasks")
+        raise DataError(f"{settings.ident} has no tasks")
     return rows
 
 
