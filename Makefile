@@ -23,7 +23,7 @@ endif
 
 .PHONY: demo train-demo dev docs wheel changelog rl verl engine test test-all test-bare test-litellm test-pages lint lock \
     viewer borders borders-harbor borders-openenv borders-mcp borders-ors borders-textgames borders-verifiers \
-    agents clean
+    borders-inspect agents clean
 
 demo: $(VENV)/.installed
 	$(BIN)/ng eval run --config $(DEMO_CONFIG) --split example --num-repeats 4 --output results/demo.jsonl --overwrite
@@ -118,7 +118,8 @@ $(VERL_VENV)/.installed: pyproject.toml
 	@touch $@
 
 # Install the packages of other frameworks, each in its own environment, where tests/borders finds them.
-borders: borders-harbor borders-openenv borders-mcp borders-ors borders-textgames borders-verifiers
+borders: borders-harbor borders-openenv borders-mcp borders-ors borders-textgames borders-verifiers \
+    borders-inspect
 
 # Harbor needs Python 3.12 or newer.
 HARBOR_VENV := .venv-harbor
@@ -199,6 +200,15 @@ $(VERIFIERS_VENV)/.installed:
 	@$(call add,$(VERIFIERS_VENV)) verifiers==0.4.0 uv
 	@touch $@
 
+# Inspect calls the policy with the client of OpenAI.
+INSPECT_VENV := .venv-inspect
+borders-inspect: $(INSPECT_VENV)/.installed
+
+$(INSPECT_VENV)/.installed:
+	@$(PYTHON) -m venv $(INSPECT_VENV)
+	@$(call add,$(INSPECT_VENV)) inspect-ai==0.3.285 openai
+	@touch $@
+
 # Install vLLM for the CPU and llama.cpp in their own environment (3 GB), and make a model of random weights there.
 # configs/cpu_engine.yaml runs it, and tests/engines finds the engines there. The three packages that are removed again
 # are built for another torch, and would stop vLLM from starting.
@@ -253,5 +263,5 @@ lock:
 
 clean:
 	rm -rf $(VENV) $(RL_VENV) $(VERL_VENV) $(ENGINE_VENV) $(HARBOR_VENV) $(OPENENV_VENV) $(ORS_VENV) $(TEXTGAMES_VENV) \
-	    $(VERIFIERS_VENV) $(MCP_NPM) $(AGENTS) $(LITELLM_VENV) results \
+	    $(VERIFIERS_VENV) $(INSPECT_VENV) $(MCP_NPM) $(AGENTS) $(LITELLM_VENV) results \
 	    docs/_build dist

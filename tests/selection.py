@@ -40,6 +40,7 @@ BORDERS = {
         "resources_servers/openenv",
         "resources_servers/ors",
         "resources_servers/textgames",
+        "responses_api_agents/inspect_agent",
         "responses_api_agents/verifiers_agent",
     ),
     "tests/cluster": ("nemo_gym/launcher", "nemo_gym/process"),

@@ -113,6 +113,7 @@ BUILT_ON = {
     ("azure_openai_model", "openai_model"),
     ("genrm_model", "vllm_model"),
     ("inference_provider", "vllm_model"),
+    ("inspect_agent", "verifiers_agent"),
     ("litellm_model", "vllm_model"),
     ("local_vllm_model", "vllm_model"),
     ("local_vllm_model_proxy", "local_vllm_model"),

