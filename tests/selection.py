@@ -35,6 +35,7 @@ BORDERS = {
     "tests/agents": ("nemo_gym/harness", "resources_servers/harbor", "responses_api_agents/harness_agent"),
     "tests/borders": (
         "nemo_gym/cli/outside.py",
+        "examples/inspect_task",
         "resources_servers/aviary",
         "resources_servers/harbor",
         "resources_servers/openenv",
