@@ -20,7 +20,7 @@ from contextlib import aclosing, contextmanager
 from itertools import cycle, islice
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from counter_servers import counter_servers, endpoint, rows
@@ -237,6 +237,12 @@ def summary(found: dict[str, list[Step]]) -> Iterator[str]:
     yield f"without waiting, it takes {went_on / waited:.0%} of the time"
 
 
+def progress(steps: Sequence[Step]) -> Iterator[tuple[int, float]]:
+    """Yield the mean reward of the latest steps, second by second."""
+    by_second = {round(step.ended_s): latest(steps[: number + 1]) for number, step in enumerate(steps)}
+    yield from by_second.items()
+
+
 def main(words: Sequence[str] | None = None) -> int:
     given = options_of(words)
     try:
@@ -247,11 +253,9 @@ def main(words: Sequence[str] | None = None) -> int:
     print(*summary(found), sep="\n")
     if given.output:
         given.output.parent.mkdir(parents=True, exist_ok=True)
-        curves: dict[str, Any] = {
-            f"{name}, {steps[-1].ended_s:.0f} s": [(at, step.reward) for at, step in enumerate(steps, start=1)]
-            for name, steps in found.items()
-        }
-        draw(curves, f"Reward of a tiny Llama, {BATCH * GROUP} rollouts per step, with a slow tool", given.output)
+        curves = {name: list(progress(steps)) for name, steps in reversed(found.items())}
+        title = f"Mean reward of {LATEST} steps of a tiny Llama, {BATCH * GROUP} rollouts per step, with a slow tool"
+        draw(curves, title, given.output, "seconds")
     return 0
 
 

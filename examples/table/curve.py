@@ -17,11 +17,14 @@ GREY = "#57606a"
 LABEL_HEIGHT = 20
 
 
-def draw(curves: Curves, title: str, output: Path) -> None:
-    """Write a picture of rewards between 0 and 1. The first curve is drawn thick, on top of the others."""
+def draw(curves: Curves, title: str, output: Path, axis: str = "training step") -> None:
+    """Write a picture of rewards between 0 and 1. The first curve is drawn thick, on top of the others.
+
+    `axis` says what the whole numbers of the points are.
+    """
     steps = max(step for points in curves.values() for step, _ in points)
     drawn = [(name, points, colour) for (name, points), colour in zip(curves.items(), COLOURS, strict=False) if points]
-    parts = [_text(LEFT, 28, title, GREY, "start", weight=600), *_axes(steps)]
+    parts = [_text(LEFT, 28, title, GREY, "start", weight=600), *_axes(steps, axis)]
     for name, points, colour in reversed(drawn):
         parts.append(_curve(points, steps, colour, 3.5 if name == drawn[0][0] else 2))
     heights = _apart(_y(points[-1][1]) for _, points, _ in drawn)
@@ -33,13 +36,13 @@ def draw(curves: Curves, title: str, output: Path) -> None:
     output.write_text("\n".join([head, '<rect width="100%" height="100%" fill="#fff"/>', *parts, "</svg>\n"]), "utf-8")
 
 
-def _axes(steps: int) -> Iterable[str]:
+def _axes(steps: int, axis: str) -> Iterable[str]:
     for reward in (0.0, 0.25, 0.5, 0.75, 1.0):
         yield f'<path d="M{LEFT} {_y(reward)}H{RIGHT}" stroke="#d8dee4"/>'
         yield _text(LEFT - 8, _y(reward) + 4, f"{reward:g}", GREY, "end")
     for step in sorted({1, *range(5, steps + 1, max(5, steps // 30 * 5)), steps}):
         yield _text(_x(step, steps), BOTTOM + 18, str(step), GREY, "middle")
-    yield _text((LEFT + RIGHT) / 2, BOTTOM + 38, "training step", GREY, "middle")
+    yield _text((LEFT + RIGHT) / 2, BOTTOM + 38, axis, GREY, "middle")
 
 
 def _curve(points: Sequence[tuple[int, float]], steps: int, colour: str, width: float) -> str:
