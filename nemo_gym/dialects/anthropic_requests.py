@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-from binascii import Error as Base64Error
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -259,7 +258,7 @@ def _text(encoded: str, head: str) -> str:
         return encoded
     try:
         return base64.b64decode(encoded, validate=True).decode()
-    except (Base64Error, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise DataError(
             f"an input_file part has text that cannot be decoded: {error}; send UTF-8 text in base64"
         ) from error

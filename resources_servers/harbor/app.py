@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import binascii
 from contextlib import AsyncExitStack
 from functools import cached_property
 from pathlib import Path
@@ -226,7 +225,7 @@ def _archive_in(workspace: Workspace) -> bytes:
         raise EnvironmentFailed("the agent sent no workspace.archive. Use harness_agent, or an agent without files")
     try:
         return base64.b64decode(workspace.archive, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise EnvironmentFailed(f"workspace.archive is not base64: {error}") from error
 
 

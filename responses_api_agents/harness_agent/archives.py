@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 import posixpath
 import tarfile
+import zlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,19 +19,24 @@ PACKED = ".nemo_gym_task.tar.gz"
 """The archive in the workspace, until it is unpacked."""
 UNPACK = 'tar -xpzf "$0" && rm -f "$0" && exec "$@"'
 
+MOST = 10**8
+"""Larger limits are mistakes, and their bytes or seconds may not fit into the numbers of the operating system."""
+Name = Annotated[str, Field(pattern=r"^[^=\x00]+$")]
+Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+
 
 class TaskSandbox(BaseModel):
     """What a row's task asks of its sandbox. Values that are set override the config."""
 
     model_config = ConfigDict(extra="forbid")
 
-    workdir: str | None = None
-    env: dict[str, str] = Field(default_factory=dict)
+    workdir: str | None = Field(default=None, pattern=r"^/[^\x00]*$")
+    env: dict[Name, Text] = Field(default_factory=dict)
     """Environment variables of the sandbox. Those of the program override them."""
-    cpu: float | None = Field(default=None, gt=0)
-    memory_mib: int | None = Field(default=None, gt=0)
-    disk_gib: float | None = Field(default=None, gt=0)
-    timeout_s: float | None = Field(default=None, gt=0)
+    cpu: float | None = Field(default=None, gt=0, le=MOST)
+    memory_mib: int | None = Field(default=None, gt=0, le=MOST)
+    disk_gib: float | None = Field(default=None, gt=0, le=MOST)
+    timeout_s: float | None = Field(default=None, gt=0, le=MOST)
     """The maximum duration of the program."""
 
 
@@ -50,7 +56,7 @@ def unpacked(archive: str, own: Collection[str]) -> bytes:
         content = base64.b64decode(archive, validate=True)
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as files:
             names = {posixpath.normpath(name) for name in files.getnames()}
-    except (binascii.Error, tarfile.TarError, OSError, EOFError) as error:
+    except (ValueError, tarfile.TarError, zlib.error, OSError, EOFError) as error:
         raise InvalidTask(f"workspace_archive is not a tar.gz archive in base64: {error}. Fix the row.") from error
     if both := sorted(names.intersection(own)):
         raise InvalidTask(

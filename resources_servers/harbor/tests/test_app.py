@@ -137,7 +137,12 @@ async def test_agents_files_are_needed_and_readable(tmp_path):
     async with rollout(make_server(HarborServer), **row) as attempt:
         with pytest.raises(EnvironmentFailed, match=r"sent no workspace\.archive"):
             await attempt.verify(reply(""), workspace={"files": {}})
-    for archive, problem in (("?", "is not base64"), ("AAAA", "is not a tar.gz archive"), (cut[:20], "not a tar.gz")):
+    for archive, problem in (
+        ("?", "is not base64"),
+        ("ä", "is not base64"),
+        ("AAAA", "is not a tar.gz archive"),
+        (cut[:20], "not a tar.gz"),
+    ):
         with pytest.raises(EnvironmentFailed, match=problem):
             await graded(row, archive)
 

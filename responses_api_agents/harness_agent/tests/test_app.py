@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from fastapi import Response
+from pydantic import ValidationError
 
 from nemo_gym import (
     AgentFailed,
@@ -29,7 +30,7 @@ from nemo_gym import (
 from nemo_gym.harness import Collected
 from nemo_gym.sandbox import AsyncSandbox
 from nemo_gym.testing import FakeModel, call, make_server, run, serving
-from responses_api_agents.harness_agent.app import HarnessAgent
+from responses_api_agents.harness_agent.app import HarnessAgent, HarnessRunRequest
 
 pytestmark = [pytest.mark.needs_bubblewrap, pytest.mark.slow]
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -166,6 +167,16 @@ async def test_row_sets_folder_and_variables_of_its_sandbox():
     assert model.requests[0]["input"][0]["content"] == "/app red"
 
 
+@pytest.mark.parametrize(
+    "sandbox",
+    [{"workdir": "app"}, {"workdir": "/a\0"}, {"env": {"A=B": ""}}, {"env": {"": ""}}, {"env": {"A": "\0"}},
+     {"disk_gib": 1e300}, {"timeout_s": 0}],
+)  # fmt: skip
+def test_impossible_sandbox_is_rejected(sandbox):
+    with pytest.raises(ValidationError):
+        HarnessRunRequest.model_validate({"responses_create_params": {"input": "go"}, "sandbox": sandbox})
+
+
 async def test_row_sets_time_limit_of_its_program():
     with pytest.raises(AgentFailed, match=r"did not end within 0\.5 s"):
         await run(agent_of("import time; time.sleep(600)"), sandbox={"timeout_s": 0.5})
@@ -175,6 +186,7 @@ async def test_row_sets_time_limit_of_its_program():
     ("archive", "problem"),
     [
         ("?", r"is not a tar\.gz archive"),
+        ("ä", r"is not a tar\.gz archive"),
         ("AAAA", r"is not a tar\.gz archive"),
         (archive_of(**{"task.md": b""}), "task.md"),
     ],
