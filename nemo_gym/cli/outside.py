@@ -25,7 +25,7 @@ FLAG = "--from"
 KEY = "outside"
 MEANING = "An environment of another framework, as KIND:ADDRESS, such as openenv:ws://127.0.0.1:8000/ws."
 ROWS = "source_file"
-LONGEST_NAME, LONGEST_VALUE = 40, 200
+LONGEST_NAME, LONGEST_VALUE = 40, 100
 
 
 class Outside(NamedTuple):
