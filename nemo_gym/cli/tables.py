@@ -162,7 +162,12 @@ def components(found: Sequence[Component]) -> Table:
         "repeats": [str(each.num_repeats or "") for each in found],
         "description": [each.description or "" for each in found],
     }
-    return fitting([(Column(name, overflow="fold"), texts) for name, texts in columns.items() if any(texts)], ())
+    shown = {name: texts for name, texts in columns.items() if any(texts)}
+    # Names are typed again, so the other columns give way to them.
+    table = Table(*(Column(name, overflow="fold", no_wrap=name == "name") for name in shown))
+    for row in zip(*shown.values(), strict=True):
+        table.add_row(*row)
+    return table
 
 
 def benchmarks(found: Sequence[Component]) -> Table:

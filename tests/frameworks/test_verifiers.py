@@ -98,10 +98,9 @@ def test_server_class_starts_and_keeps_sessions_apart(tmp_path):
         assert one.post("get_counter_value", {}).json() == {"count": 3}
         assert other.post("get_counter_value", {}).json() == {"count": 5}
         assert not one.post("increment_counter", {"count": "many"}).is_success
-        assert one.verify(call("increment_counter", count=2), "Done.") == (
-            1.0,
-            {"initial_count": 1, "expected_count": 3},
-        )
+        reward, fields = one.verify(call("increment_counter", count=2), "Done.")
+        why = "the counter is at 3, and 3 is expected"
+        assert (reward, fields) == (1.0, {"initial_count": 1, "expected_count": 3, "why": why})
         assert other.verify("Done.")[0] == 1.0
         assert not one.post("verify", {"response": response_of("Done.")}).is_success
 
