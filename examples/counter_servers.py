@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -46,7 +47,7 @@ def counter_servers(policy: dict[str, Any], environment: str = CONFIG) -> Iterat
         **policy,
         "config_paths": [environment, *policy["config_paths"]],
         "head_server": {"host": "127.0.0.1", "port": 0},
-        **({AGENT: {"responses_api_agents": {"simple_agent": {"max_steps": 2}}}} if environment == CONFIG else {}),
+        f"{Path(environment).stem}_simple_agent": {"responses_api_agents": {"simple_agent": {"max_steps": 2}}},
     }
     with RunHelper() as servers:
         servers.start(

@@ -17,7 +17,7 @@ from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.rollouts.runner import AttemptLimits, run_to_its_end
 from nemo_gym.schemas.row import Row
 from nemo_gym.training.group import Group, Rollout
-from nemo_gym.training.policies import PolicyRunner, is_cancelled
+from nemo_gym.training.policies import PolicyRunner, awaited
 from nemo_gym.training.record import TrainingRecord
 
 FailedRollouts = Literal["mask", "drop", "raise"]
@@ -68,8 +68,7 @@ class Batch:
         may_begin: Callable[[], float] = lambda: math.inf,
     ) -> None:
         """`may_begin` returns how many groups may begin by now. It is asked again when the trainer takes a group.
-
-        What is left of a group `group_timeout_s` after its first rollout has begun is cancelled.
+        The rest of a group is cancelled `group_timeout_s` after its first rollout has begun.
         """
         self._runner = runner
         self._groups = groups
@@ -171,12 +170,11 @@ class Batch:
             )
             group.running.add(attempts)
             try:
-                return await attempts
-            except asyncio.CancelledError:
-                if group.why_cancelled is None or is_cancelled():
-                    raise
+                if (record := await awaited(attempts)) is not None:
+                    return record
             finally:
                 group.running.discard(attempts)
+        assert group.why_cancelled is not None, "only its group cancels these attempts"
         return self._runner.cancelled(row, group.why_cancelled)
 
     def _repeat(self, record: Record) -> None:

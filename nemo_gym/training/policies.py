@@ -120,9 +120,14 @@ class Policies:
         self._sources = {policy: source for policy, source in known if source.sampling or policy in current}
 
 
-def is_cancelled() -> bool:
-    """Return whether the running task itself is cancelled, not only one for which it waits."""
-    return (own := asyncio.current_task()) is not None and own.cancelling() > 0
+async def awaited(attempt: asyncio.Task[Record]) -> Record | None:
+    """Wait for an attempt. Return None if only the attempt was cancelled, and not the task that waits for it."""
+    try:
+        return await attempt
+    except asyncio.CancelledError:
+        if (own := asyncio.current_task()) is not None and own.cancelling():
+            raise
+        return None
 
 
 def _versions(begin: int, end: int, moments: list[tuple[float, int]]) -> JsonObject:
@@ -171,11 +176,8 @@ class PolicyRunner(Runner):
         """Run an attempt, and cancel it once it is too stale. It then counts as failed."""
         attempt = asyncio.create_task(super().run(sent))
         with self._policies.calling(lambda newest: newest - version > self._max_staleness and attempt.cancel()):
-            try:
-                return await attempt
-            except asyncio.CancelledError:
-                if is_cancelled():
-                    raise
-                newest = self._policies.version
-                reason = f"too stale: version {version} of the policy began it, and version {newest} is newest"
-                return failed(sent.without_policy(), RolloutCancelled(reason))
+            if (record := await awaited(attempt)) is not None:
+                return record
+        newest = self._policies.version
+        reason = f"too stale: version {version} of the policy began it, and version {newest} is newest"
+        return failed(sent.without_policy(), RolloutCancelled(reason))
