@@ -50,11 +50,12 @@ class Spent:
 
     def add_headers(self, headers: Mapping[str, str]) -> None:
         """Add the times and the tool calls that a reply reports. Ignore invalid values."""
-        for phase, milliseconds in _PHASE.findall(headers.get(TIMING_HEADER, "")[:MOST_CHARACTERS]):
-            self.add(phase, float(milliseconds) / 1000)
-        counted = headers.get(TOOLS_HEADER, "")[:MOST_CHARACTERS].replace(ESCAPED, OTHER_TOOLS)
-        for tool, calls, failed in _TOOL.findall(counted):
-            self.add_tool(tool, int(calls), min(int(calls), int(failed)))
+        if timing := headers.get(TIMING_HEADER):
+            for phase, milliseconds in _PHASE.findall(timing[:MOST_CHARACTERS]):
+                self.add(phase, float(milliseconds) / 1000)
+        if counted := headers.get(TOOLS_HEADER):
+            for tool, calls, failed in _TOOL.findall(counted[:MOST_CHARACTERS].replace(ESCAPED, OTHER_TOOLS)):
+                self.add_tool(tool, int(calls), min(int(calls), int(failed)))
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Return the headers that report these times and tool calls."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
 from http.client import responses
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -116,33 +115,27 @@ class Headers(Mapping[str, str]):
     def __init__(self, raw: RawHeaders) -> None:
         self.raw = raw
 
-    @cached_property
-    def _values(self) -> dict[str, list[str]]:
-        values: dict[str, list[str]] = {}
-        for name, value in self.raw:
-            values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-        return values
-
-    def __contains__(self, name: object) -> bool:
-        # Compare undecoded names to save time, because callers check every reply for headers that few replies have.
-        wanted = name.lower().encode("latin-1", "replace") if isinstance(name, str) else None
-        return wanted in [each.lower() for each, _ in self.raw]
-
     def __getitem__(self, name: str) -> str:
-        return self._values[name.lower()][0]
+        # Compare undecoded names to save time, because callers look for a few headers in every reply.
+        wanted = name.lower().encode("latin-1", "replace")
+        for each, value in self.raw:
+            if each.lower() == wanted:
+                return value.decode("latin-1")
+        raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        return iter(dict.fromkeys(name.decode("latin-1").lower() for name, _ in self.raw))
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len({name.lower() for name, _ in self.raw})
 
     def getall(self, name: str) -> list[str]:
         """Return all values of a header in the order received, or an empty list if the header is missing."""
-        return list(self._values.get(name.lower(), ()))
+        wanted = name.lower().encode("latin-1", "replace")
+        return [value.decode("latin-1") for each, value in self.raw if each.lower() == wanted]
 
     def __repr__(self) -> str:
-        return f"Headers({self._values!r})"
+        return f"Headers({dict(self)!r})"
 
 
 class Reply:
