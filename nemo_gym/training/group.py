@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from nemo_gym.errors import RolloutError
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.records.conversation import object_at
 from nemo_gym.schemas.row import Row
 from nemo_gym.training.trajectory import Trajectory, sequences_of, trajectory_of
 
@@ -32,6 +33,15 @@ class Rollout:
         """The policy's version when the rollout ended: above `policy_version` if weights were replaced in place."""
         version: int = self.result["policy_version_at_end"]
         return version
+
+    @property
+    def roles(self) -> dict[str, Rollout]:
+        """The part of each trainable role, by its agent's name, with its own reward; empty if there is only one role.
+
+        For example, a game of two players has two parts. The rollout itself has the response of the first player.
+        """
+        parts = object_at(self.result, "roles")
+        return {name: Rollout({**self.result, **part}, part["reward"], None) for name, part in parts.items()}
 
     def trajectory(self) -> Trajectory:
         """Return the rollout's only training sequence; see `trajectory_of`."""

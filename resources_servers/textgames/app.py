@@ -7,6 +7,7 @@ from pydantic import Field
 
 from nemo_gym import (
     BaseResetRequest,
+    BaseResetResponse,
     BaseResourcesServerConfig,
     BaseStepRequest,
     BaseStepResponse,
@@ -44,6 +45,8 @@ class ResetRequest(BaseResetRequest):
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     players: int | None = Field(default=None, ge=1, le=15)
     """The number of players of a TextArena game, by default the smallest one that it allows."""
+    roles: list[str] = Field(default_factory=list)
+    """The agents that play a TextArena game, as named by `gymnasium_agent`. Without them, other players are random."""
     extras: dict[str, Any] = Field(default_factory=dict)
     """The arguments of a skyrl-gym environment, such as `{reward_spec: {ground_truth: "42"}}`."""
 
@@ -59,7 +62,7 @@ class Game(SessionState):
 
 
 class TextGamesServer(SteppedResourcesServer):
-    """A server that passes each turn's text to a game, and returns the game's own rewards of player 0."""
+    """A server that passes each turn's text to a game, and returns the game's own rewards."""
 
     config: TextGamesConfig
 
@@ -67,7 +70,7 @@ class TextGamesServer(SteppedResourcesServer):
     def library(self) -> Library:
         return Library(self.config.library, self.config.python, self.config.start_timeout_s)
 
-    async def reset(self, body: ResetRequest, game: Game) -> str | None:
+    async def reset(self, body: ResetRequest, game: Game) -> BaseResetResponse:
         name = body.game or self.config.game
         game.seat = await self.library.seat(name)
         kwargs = {**self.config.env_kwargs, **body.env_kwargs}

@@ -42,7 +42,7 @@ def opening_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the request that begins the game of a row."""
     given = row["responses_create_params"]["input"]
     prompt = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    empty = {"seed": 0, "env_kwargs": {}, "players": None, "extras": {}}
+    empty = {"seed": 0, "env_kwargs": {}, "players": None, "roles": [], "extras": {}}
     return {key: row.get(key, value) for key, value in empty.items()} | {"game": row["game"], "prompt": prompt}
 
 
@@ -53,12 +53,12 @@ class Seat:
         self._where = where
         self._reader, self._writer = reader, writer
 
-    async def begin(self, opening: Mapping[str, Any], within_s: float) -> str | None:
+    async def begin(self, opening: Mapping[str, Any], within_s: float) -> BaseResetResponse:
         """Begin the game and return the first observation.
 
         Raise `InvalidTask` if it cannot be played, and `EnvironmentFailed` if it fails or does not reply in time.
         """
-        return (await self._ask(opening, BaseResetResponse, within_s)).observation
+        return await self._ask(opening, BaseResetResponse, within_s)
 
     async def step(self, action: str, within_s: float) -> BaseStepResponse:
         """Make a move. Raise `EnvironmentFailed` if the game fails or does not reply in time."""

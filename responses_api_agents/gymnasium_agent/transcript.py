@@ -28,21 +28,30 @@ class Transcript:
     params: JsonObject
     given: list[JsonObject]
     """The input up to the model's first turn."""
+    begins_with_observation: bool = False
+    """Whether the input has an observation that the row lacks."""
     output: list[JsonObject] = field(default_factory=list)
     """All items after the input: the model's turns, the outputs of calls, and observations."""
     _cookies: dict[str, str] = field(default_factory=dict)
     _last: JsonObject = field(default_factory=dict)
-    _usage: Any = None
+    usage: Any = None
+    """The tokens of all turns; None if the endpoint does not report them."""
 
     def __post_init__(self) -> None:
         keep_if_failed(lambda: self.output)
 
     @classmethod
-    def of(cls, params: JsonObject, observation: str | None) -> "Transcript":
-        """Return a transcript with the row's input and the first observation."""
+    def of(cls, params: JsonObject) -> "Transcript":
+        """Return a transcript with the row's input."""
         given = params["input"]
-        items = [_user(given)] if isinstance(given, str) else list(given)
-        return cls(params, [*items, *_observed(observation)])
+        return cls(params, [_user(given)] if isinstance(given, str) else list(given))
+
+    def observe(self, observation: str | None) -> None:
+        """Add an observation, if there is one."""
+        if observation is None:
+            return
+        self.begins_with_observation |= not self.output
+        (self.output or self.given).append(_user(observation))
 
     async def ask(self, client: ServerClient, model: str, path: str = "/v1/responses") -> JsonObject:
         """Let the model take a turn and return its response. Raise `ModelFailed` if the call fails."""
@@ -56,30 +65,33 @@ class Transcript:
             checked = NeMoGymResponse.model_validate(turn)
         except (orjson.JSONDecodeError, ValidationError) as error:
             raise ModelFailed(f"{model}: the reply is not a valid response: {error}", server=model) from error
-        self._usage = accumulate_response_usage(self._usage, checked.usage)
+        self.usage = accumulate_response_usage(self.usage, checked.usage)
         self._last = turn
         self.output += turn["output"]
         return turn
 
-    def add_step(self, step: BaseStepResponse) -> None:
-        """Add the outputs of the last turn's calls, and the observation."""
+    def answer_calls(self, step: BaseStepResponse) -> None:
+        """Add the environment's outputs of the last turn's calls, except for calls that an agent has answered."""
         answers = {each["call_id"]: each["output"] for each in step.info.get("tool_outputs") or []}
-        asked = [item["call_id"] for item in self._last["output"] if item["type"] == "function_call"]
+        items = self._last["output"]
+        answered = {item["call_id"] for item in items if item["type"] == "function_call_output"}
         self.output += [
             {"type": "function_call_output", "call_id": each, "output": _text(answers.get(each, UNANSWERED))}
-            for each in asked
+            for each in (item["call_id"] for item in items if item["type"] == "function_call")
+            if each not in answered
         ]
-        self.output += _observed(step.observation)
 
     @property
     def response(self) -> JsonObject:
         """The last turn's response, with the output of the whole game and the usage of all turns."""
-        usage = self._usage.model_dump(mode="json") if self._usage else None
+        usage = self.usage.model_dump(mode="json") if self.usage else None
         return {**self._last, "output": self.output, "usage": usage}
 
-
-def _observed(observation: str | None) -> list[JsonObject]:
-    return [] if observation is None else [_user(observation)]
+    @property
+    def played(self) -> JsonObject:
+        """The fields of the result: the response, and the input that the model got if it differs from the row's."""
+        asked = {"responses_create_params": {**self.params, "input": self.given}}
+        return {"response": self.response, **(asked if self.begins_with_observation else {})}
 
 
 def _user(text: str) -> JsonObject:

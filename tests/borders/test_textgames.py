@@ -15,6 +15,7 @@ from nemo_gym import EnvironmentFailed, InvalidTask
 from nemo_gym.testing import FakeModel, make_server, reply, run
 from resources_servers.textgames.app import TextGamesServer
 from responses_api_agents.gymnasium_agent.app import GymnasiumAgent
+from responses_api_agents.simple_agent.app import SimpleAgent
 
 REPOSITORY = Path(__file__).parents[2]
 HAS_ALL = "from importlib.util import find_spec; [find_spec(each).name for each in ('textarena', 'gem', 'skyrl_gym')]"
@@ -231,6 +232,25 @@ async def test_invalid_moves_and_limits_earn_the_games_own_reward():
         assert graded.reward == pytest.approx(-0.1)
         graded, _ = await played(server, "game:TowerofHanoi-v0-easy", [r"\boxed{B A}"] * 10)
         assert (graded.steps, graded.truncated) == (10, True)
+
+
+async def test_agents_play_against_each_other():
+    """Nim without a first move that wins. TextArena's rewards of both players are those of their roles."""
+    async with playing("textarena") as server:
+        place = {"type": "resources_servers", "name": server.config.name}
+        seats = {
+            name: make_server(SimpleAgent, name=name, model=Player(policy), servers=[server], resources_server=place)
+            for name, policy in {"careless": lambda _: "[0 1]", "careful": balances}.items()
+        }
+        players = [{"type": "responses_api_agents", "name": name} for name in seats]
+        agent = make_server(GymnasiumAgent, servers=[server, *seats.values()], resources_server=place, players=players)
+        graded = await run(agent, game="Nim-v0", seed=1)
+        assert (graded.reward, graded.terminated) == (-1.0, True)
+        assert {name: part["reward"] for name, part in graded.roles.items()} == {"careless": -1.0, "careful": 1.0}
+        moves = [item["content"] for item in graded.roles["careful"]["response"]["output"] if item["role"] == "user"]
+        assert all("Player 0" in each for each in moves[:-1])
+        with pytest.raises(InvalidTask, match="cannot be played by 2 players"):
+            await run(agent, game="TowerOfHanoi-v0")
 
 
 async def test_concurrent_games_do_not_change_each_other():

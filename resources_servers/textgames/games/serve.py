@@ -69,6 +69,8 @@ def _play_and_exit(loader: Any, link: socket.socket) -> None:
             try:
                 if game is None:
                     seed_all(asked["seed"])
+                    if asked["roles"] and not hasattr(loader.Game, "info"):
+                        raise NotPlayable("only TextArena has games of several agents (`players` of the agent)")
                     game = loader.Game(asked)
                     answer = {"observation": game.beginning}
                 else:
@@ -79,6 +81,7 @@ def _play_and_exit(loader: Any, link: socket.socket) -> None:
                         "terminated": bool(terminated),
                         "truncated": bool(truncated),
                     }
+                answer["info"] = getattr(game, "info", {})
             except BaseException as error:  # noqa: BLE001 - as may its games, also SystemExit
                 answer = {"problem": problem_of(error), "is_task": isinstance(error, NotPlayable)}
             link.sendall(_line(answer))

@@ -203,7 +203,8 @@ async def test_library_and_games_end_with_the_server(stand_in):
 async def test_interrupted_step_ends_the_process(stand_in):
     library = Library("gem")
     seat = await library.seat("hangs")
-    pid = process_in(await seat.begin(opening_of({**ROW, "game": "hangs"}), PATIENCE_S))
+    begun = await seat.begin(opening_of({**ROW, "game": "hangs"}), PATIENCE_S)
+    pid = process_in(begun.observation)
     step = asyncio.create_task(seat.step("go", PATIENCE_S))
     await asyncio.sleep(0)
     step.cancel()

@@ -10,6 +10,7 @@ from nemo_gym import (
     BaseResetResponse,
     BaseStepRequest,
     BaseStepResponse,
+    DataError,
     EnvironmentFailed,
     ModelFailed,
     NeMoGymResponse,
@@ -28,6 +29,8 @@ POLICY = {"type": "responses_api_models", "name": "policy_model"}
 
 class Round(SessionState):
     turns: int = 0
+    left: int = 5
+    roles: list[str] = []  # noqa: RUF012
 
 
 class Arena(SteppedResourcesServer):
@@ -357,3 +360,96 @@ def test_invalid_settings_are_rejected():
     for wrong in ({"max_steps": 0}, {"resources_server": {"name": "x"}}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             GymnasiumAgentConfig.model_validate({"resources_server": ARENA, **given, **wrong})
+
+
+class Nim(SteppedResourcesServer):
+    """A game of two agents: whoever takes the last of five matches wins."""
+
+    ends_without_rewards: bool = False
+    asks: str | None = None
+
+    async def reset(self, request: Request, body: BaseResetRequest, round_: Round) -> BaseResetResponse:
+        round_.roles = (await request.json())["roles"]
+        return BaseResetResponse(observation="5 are left.", info={"role": round_.roles[0]})
+
+    async def step(self, body: BaseStepRequest, round_: Round) -> BaseStepResponse:
+        mover, other = round_.roles[round_.turns % 2], round_.roles[1 - round_.turns % 2]
+        round_.turns += 1
+        round_.left -= int(body.response.last_text)
+        is_over = round_.left <= 0
+        rewards = {mover: 1.0, other: -1.0} if is_over and not self.ends_without_rewards else {}
+        return BaseStepResponse(
+            observation="It is over." if is_over else f"{round_.left} are left.",
+            terminated=is_over,
+            info={"role": self.asks or other, "rewards": rewards},
+        )
+
+
+PLAYERS = [{"type": "responses_api_agents", "name": "first"}, {"type": "responses_api_agents", "name": "second"}]
+
+
+def nim_agent(first: object, second: object, players: object = PLAYERS) -> GymnasiumAgent:
+    """Return an agent whose two players are agents with a model of their own."""
+    nim = make_server(Nim, name="arena")
+    models = {"first": FakeModel(first), "second": FakeModel(second)}
+    others = [
+        make_server(GymnasiumAgent, name=name, model=model, resources_server=ARENA) for name, model in models.items()
+    ]
+    return make_server(GymnasiumAgent, servers=[nim, *others], resources_server=ARENA, name="agent", players=players)
+
+
+def nim_of(agent: GymnasiumAgent) -> Nim:
+    return agent.server_client._servers["arena"]
+
+
+async def test_each_player_has_a_conversation_and_a_reward():
+    graded = await run(nim_agent(["2", "1"], ["2"]), responses_create_params={"input": "Take 1 or 2."})
+    assert (graded.reward, graded.steps, graded.terminated) == (1.0, 3, True)
+    first, second = graded.roles["first"], graded.roles["second"]
+    assert (first["reward"], second["reward"]) == (1.0, -1.0)
+    assert texts_of(first) == ["Take 1 or 2.", "5 are left.", "2", "1 are left.", "1"]
+    assert texts_of(second) == ["Take 1 or 2.", "3 are left.", "2", "It is over."]
+
+
+async def test_tokens_of_all_players_count():
+    def used(text, tokens):
+        usage = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}
+        details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+        return changed(reply(text), usage=usage | details)
+
+    agent = nim_agent([used("2", 10), used("1", 20)], [used("2", 400)])
+    graded = await run(agent, responses_create_params={"input": "Take 1 or 2."})
+    assert (graded.response.usage.input_tokens, graded.user_usage["input_tokens"]) == (30, 400)
+    assert graded.user_model == graded.response.model
+
+
+async def test_an_opponent_that_is_not_trained_is_no_role():
+    players = [PLAYERS[0], {**PLAYERS[1], "trainable": False}]
+    graded = await run(nim_agent(["2", "1"], ["2"], players), responses_create_params={"input": "Take 1 or 2."})
+    assert list(graded.roles) == ["first"]
+
+
+async def test_a_game_without_rewards_of_all_players_fails():
+    agent = nim_agent(["2", "1"], ["2"])
+    nim_of(agent).ends_without_rewards = True
+    with pytest.raises(EnvironmentFailed, match="without a reward for each of the players first, second"):
+        await run(agent, responses_create_params={"input": "Take 1 or 2."})
+
+
+async def test_a_game_that_asks_an_unknown_player_fails():
+    agent = nim_agent(["2", "1"], ["2"])
+    nim_of(agent).asks = "third"
+    with pytest.raises(EnvironmentFailed, match="asks 'third' for a move, but the players are first, second"):
+        await run(agent, responses_create_params={"input": "Take 1 or 2."})
+
+
+@pytest.mark.parametrize(("players", "problem"), [([PLAYERS[0]] * 2, "same agent"), (PLAYERS[:1], "two or more")])
+def test_players_are_two_or_more_different_agents(players, problem):
+    with pytest.raises(DataError, match=problem):
+        nim_agent(["2"], ["2"], players)
+
+
+def texts_of(part: JsonObject) -> list[str]:
+    items = [*part["responses_create_params"]["input"], *part["response"]["output"]]
+    contents = [item["content"] for item in items]
+    return [content if isinstance(content, str) else content[0]["text"] for content in contents]
