@@ -37,6 +37,8 @@ class TokenEntry:
     model: str | None = None
     created_at: float = 0.0
     """The time at which the answer was complete, in seconds since the epoch."""
+    began_at: float | None = None
+    """The time at which the request arrived."""
     schema_version: int = 1
 
     def check(self, *, prompt: bool = True) -> None:

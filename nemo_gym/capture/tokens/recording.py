@@ -47,6 +47,7 @@ class TokenRecording:
         self._model_call_id = model_call_id
         # Leave the check to `FileTokenStore`, because it skips the part of a prompt that it has checked before.
         self._checks_itself = isinstance(sink, FileTokenStore)
+        self._began_at = round(time.time(), 6)
         self._is_done = False
 
     async def watch(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,6 +107,7 @@ class TokenRecording:
             token_item_index=sampled.token_item,
             model=sampled.model,
             created_at=round(time.time(), 6),
+            began_at=self._began_at,
         )
 
     def _put(self, entry: TokenEntry) -> None:

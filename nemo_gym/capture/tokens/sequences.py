@@ -28,8 +28,9 @@ def trajectories_for_rollout(frozen: FrozenTokens) -> TokenTrajectories:
     """Return the training sequences of a rollout.
 
     A call whose prompt does not begin with the tokens of an earlier call begins a new sequence. Of several answers to
-    one prompt, only those that a later call continues are kept. If no answer is continued and the answers differ, it
-    is unknown which of them the agent used. All are then kept, and the rollout must not be trained on.
+    one prompt, those are kept that a later call continues, and those of calls that ran at the same time, such as
+    parallel sub-agents. If there are none and the answers differ, it is unknown which of them the agent used. All are
+    then kept, and the rollout must not be trained on.
     """
     # Leave out calls that were cut off before their first token, because they have nothing to train on.
     entries = [each for each in frozen.entries if each.generation_token_ids]
@@ -61,18 +62,28 @@ def _without_retries(entries: list[TokenEntry], parents: list[int | None]) -> _K
     answers = defaultdict(list)
     for index, entry in enumerate(entries):
         answers[entry.prompt_token_ids.text].append(index)
-    left_out: set[int] = set()
+    kept: set[int] = set()
     undecidable = []
     for indices in answers.values():
-        used = continued.intersection(indices)
+        used = continued.intersection(indices) | {at for at in indices if _has_parallel(entries, at, indices)}
         if not used:
             # Keep only the last of equal answers, because training needs the same tokens only once.
             used = {indices[-1]}
             if len({entries[index].generation_token_ids.text for index in indices}) > 1:
                 undecidable.append(len(indices))
                 used = set(indices)
-        left_out.update(set(indices) - used)
-    return _Kept([entry for index, entry in enumerate(entries) if index not in left_out], undecidable)
+        kept |= used
+    return _Kept([entry for index, entry in enumerate(entries) if index in kept], undecidable)
+
+
+def _has_parallel(entries: list[TokenEntry], index: int, others: list[int]) -> bool:
+    """Return whether another one of these calls ran at the same time. A program would not repeat a running call."""
+    began_at, ended_at = entries[index].began_at, entries[index].created_at
+    return began_at is not None and any(
+        (began := entries[other].began_at) is not None and began < ended_at and began_at < entries[other].created_at
+        for other in others
+        if other != index
+    )
 
 
 def parents_of(calls: Iterable[tuple[TokensT, TokensT]]) -> list[int | None]:

@@ -6,6 +6,7 @@ the prompt, the sampled tokens and their log-probabilities of each call.
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 from starlette.applications import Starlette
@@ -15,7 +16,10 @@ from starlette.routing import Route
 
 from tests.endpoint.program import serve
 
+VOTES = 6
 calls: list[dict] = []
+all_votes = asyncio.Barrier(VOTES)
+"""Calls that ask for a vote are answered when so many of them run."""
 WORDS = ("yes", "no", "perhaps", "never", "always")
 
 
@@ -30,6 +34,8 @@ def encode(text: str) -> list[int]:
 
 async def chat_completions(request: Request) -> JSONResponse:
     body = await request.json()
+    if "which one?" in text_of(body["messages"][-1]):
+        await all_votes.wait()
     prompt = encode("".join(f"<{each['role']}>{text_of(each)}" for each in body["messages"]) + "<assistant>")
     text = " ".join(random.choices(WORDS, k=random.randrange(1, 5)))
     sampled = encode(text)

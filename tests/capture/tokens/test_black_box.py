@@ -15,6 +15,7 @@ import pytest
 
 from nemo_gym.training import sequences_of, trajectory_of
 from nemo_gym.training.trajectory import NonContiguousTokens
+from tests.capture.tokens.policy import VOTES
 from tests.rows import rows_of
 from tests.waiting import until
 
@@ -54,12 +55,13 @@ def run(shared_workplace, policy):
     command.end()
 
 
-def collecting(workplace, run, name, *dialects_of_rows, settings=()):
+def collecting(workplace, run, name, *dialects_of_rows, settings=(), fields=None):
     """Start to collect a rollout per list of dialects."""
     params = {"input": [{"role": "user", "content": "go"}]}
     reference = {"type": "responses_api_agents", "name": "black_box"}
     rows = [
         {"name": f"{name}-{at}", "dialects": each, "responses_create_params": params, "agent_ref": reference}
+        | (fields or {})
         for at, each in enumerate(dialects_of_rows)
     ]
     workplace.write(f"{name}_rows.jsonl", "".join(f"{orjson.dumps(row).decode()}\n" for row in rows))
@@ -116,6 +118,16 @@ def test_single_conversation_is_a_trajectory(collected):
     assert decoded(trajectory_of(row)) == row["heard"][0]
     assert [item["type"] for item in row["response"]["output"]] == ["message"] * 3
     assert len(row["_ng_token_capture"]["agent_output"]) == 1
+
+
+def test_parallel_calls_with_one_prompt_are_trained_each(shared_workplace, run, policy):
+    finished = collecting(shared_workplace, run, "votes", ["chat"], fields={"votes": VOTES}).wait()
+    assert finished.code == 0, finished.err
+    [row] = rows_of(shared_workplace.folder / "votes.jsonl")
+    assert sorted(map(decoded, sequences_of(row))) == sorted(row["heard"])
+    assert len(row["heard"]) == 1 + VOTES
+    assert (row["_ng_token_capture"]["retries"], row["_ng_token_capture"]["mask_reasons"]) == (0, [])
+    assert not Counter(trained_in(row)) - sampled_by(policy)
 
 
 def test_several_conversations_are_no_single_trajectory(collected):

@@ -1,13 +1,15 @@
 """Properties of token capture over random conversations with forks, retries, sub-agents and lost writes."""
 
 from collections import Counter
+from dataclasses import replace
 from uuid import uuid4
 
 import orjson
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nemo_gym.capture.tokens.collecting import finalize_rollout_token_capture
-from nemo_gym.capture.tokens.entry import TokenEntry
+from nemo_gym.capture.tokens.entry import FrozenTokens, TokenEntry
 from nemo_gym.capture.tokens.file_store import FileTokenStore
 from nemo_gym.capture.tokens.numbers import Numbers
 from nemo_gym.capture.tokens.sequences import trajectories_for_rollout
@@ -15,7 +17,7 @@ from nemo_gym.training.trajectory import sequences_of
 from tests.capture.tokens.conversations import STEPS, Call, World, prompt_of
 
 
-def entry_of(call, rollout_id, at):
+def entry_of(call, rollout_id, at, took=0.5):
     item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": f"answer {at}"}]}
     return TokenEntry(
         rollout_id=rollout_id,
@@ -24,6 +26,7 @@ def entry_of(call, rollout_id, at):
         generation_token_ids=Numbers.of(call.sampled),
         generation_log_probs=Numbers.of(call.log_probs),
         output_items=[item],
+        began_at=float(at) - took,
         created_at=float(at),
     )
 
@@ -110,6 +113,22 @@ def test_unused_retries_are_not_trained(steps, tmp_path_factory):
             whole = call.prompt_token_ids.text + call.generation_token_ids.text
             assert any(prompt.startswith(whole) for prompt in prompts)
     assert len(kept) + found.retries == len(frozen.entries)
+
+
+@given(begins=st.lists(st.integers(0, 9), min_size=2, max_size=6, unique=True), took=st.integers(1, 4))
+def test_answers_to_one_prompt_are_trained_if_they_were_sampled_at_the_same_time(begins, took):
+    calls = [Call([1, 2], [10 + at], [-1.0]) for at in range(len(begins))]
+    ends = sorted(began + took for began in begins)
+    entries = [entry_of(call, "r", end, took) for call, end in zip(calls, ends, strict=True)]
+    entries = [replace(entry, model_call_id=str(at)) for at, entry in enumerate(entries)]
+    found = trajectories_for_rollout(FrozenTokens(tuple(entries)))
+    parallel = [
+        entry for entry in entries
+        if any(abs(entry.created_at - other.created_at) < took for other in entries if other is not entry)
+    ]  # fmt: skip
+    kept = [call for sequence in found.sequences for call in sequence]
+    assert kept == (parallel or entries)
+    assert bool(found.mask_reasons) == (not parallel)
 
 
 @settings(max_examples=100, deadline=None)

@@ -21,6 +21,8 @@ class BlackBoxConfig(BaseResponsesAPIAgentConfig):
 
 class RunRequest(BaseRunRequest, extra="allow"):
     dialects: list[str]
+    votes: int = 0
+    """The number of further calls with one prompt, all at the same time."""
 
 
 def asked_in(dialect: str, said: list[dict]) -> tuple[str, dict]:
@@ -51,6 +53,9 @@ class BlackBox(SimpleResponsesAPIAgent):
             self.server_client.address_of(self.config.model_server.name)._asdict()), body)  # fmt: skip
         async with httpx.AsyncClient(timeout=60, trust_env=False) as client:
             heard = await asyncio.gather(*(self.converse(client, url, each, row["name"]) for each in body.dialects))
+            path, asked = asked_in("chat", [{"role": "user", "content": f"{row['name']}: which one?"}])
+            votes = [self.ask(client, f"{url}{path}", asked) for _ in range(body.votes)]
+            heard += [[text_in("chat", answer)] for answer in await asyncio.gather(*votes)]
         response = NeMoGymResponse.model_validate(reply(heard[0][-1])).model_dump()
         return {**row, "heard": heard, "response": response, "reward": 1.0}
 
