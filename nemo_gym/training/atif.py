@@ -17,13 +17,20 @@ from nemo_gym.records.usage import usage_of
 from nemo_gym.schemas.row import Row
 from nemo_gym.schemas.shapes import MessageJson, Part, ToolCall, ToolDefinition
 from nemo_gym.schemas.tokens import TOKEN_METADATA_FIELDS
+from nemo_gym.text import with_article
 from nemo_gym.training.conversations import Conversation, Unusable
 from nemo_gym.version import __version__
 
-SCHEMA_VERSION = "ATIF-v1.7"
+SCHEMA_VERSION = "ATIF-v1.8"
 IMAGE_PART: Final = "image_url"
-EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
-"""The media types of images that ATIF allows, with the extensions of their files."""
+AUDIO_PART: Final = "input_audio"
+AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg", "m4a": "audio/mp4", "aac": "audio/aac", "ogg": "audio/ogg",
+               "flac": "audio/flac", "webm": "audio/webm", "aiff": "audio/aiff"}  # fmt: skip
+"""The media type of each format of audio that ATIF allows."""
+EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"} | {
+    media_type: extension for extension, media_type in AUDIO_TYPES.items()
+}
+"""The media types that ATIF allows, with the extensions of their files."""
 _DATA_URL = re.compile(r"data:(?P<type>[\w.+/-]+);base64,")
 PROMPT_IDS, SAMPLED_IDS, LOG_PROBS, ROUTED_EXPERTS, _ = TOKEN_METADATA_FIELDS
 
@@ -111,24 +118,29 @@ def _content(message: MessageJson) -> str | list[Part]:
 def _part(part: Part) -> Part:
     if part["type"] == "text":
         return {"type": "text", "text": part["text"]}
-    if part["type"] != IMAGE_PART:
-        raise Unusable(f"unsupported: content of type '{part['type']}' (atif)")
-    url = part[IMAGE_PART]["url"]
-    if (data := _DATA_URL.match(url)) is None:
+    media_type: str | None
+    if part["type"] == AUDIO_PART:
+        kind, given = "audio", part[AUDIO_PART]
+        media_type = AUDIO_TYPES.get(given.get("format"), f"audio/{given.get('format')}")
+        url = f"data:{media_type};base64,{given.get('data')}"
+    elif part["type"] == IMAGE_PART:
+        kind, url = "image", part[IMAGE_PART]["url"]
         media_type = guess_type(urlsplit(url).path)[0]
     else:
+        raise Unusable(f"unsupported: content of type '{part['type']}' (atif)")
+    if (data := _DATA_URL.match(url)) is not None:
         media_type = data["type"]
         try:
             b64decode(url[data.end() :], validate=True)
         except ValueError as error:
-            raise Unusable("unsupported: an image with invalid base64 data (atif)") from error
+            raise Unusable(f"unsupported: {with_article(kind)} with invalid base64 data (atif)") from error
     if media_type not in EXTENSIONS:
-        raise Unusable(f"unsupported: an image of type '{media_type or 'unknown'}' (atif)")
-    return {"type": "image", "source": {"media_type": media_type, "path": url}}
+        raise Unusable(f"unsupported: {with_article(kind)} of type '{media_type or 'unknown'}' (atif)")
+    return {"type": kind, "source": {"media_type": media_type, "path": url}}
 
 
-def with_image_files(trajectory: Mapping[str, Any], files: MediaFiles) -> Mapping[str, object]:
-    """Save the images of a trajectory to files, and return the trajectory with their paths instead of their data."""
+def with_media_in_files(trajectory: Mapping[str, Any], files: MediaFiles) -> Mapping[str, object]:
+    """Save images and audio of a trajectory to files, and return the trajectory with their paths instead of data."""
     return {**trajectory, "steps": [_with_files(step, files) for step in trajectory["steps"]]}
 
 
@@ -138,11 +150,11 @@ def _with_files(step: Mapping[str, object], files: MediaFiles) -> Mapping[str, o
 
 
 def _saved(part: Part, files: MediaFiles) -> Part:
-    data = _DATA_URL.match(part["source"]["path"]) if part["type"] == "image" else None
+    data = _DATA_URL.match(part["source"]["path"]) if "source" in part else None
     if data is None:
         return part
-    image = b64decode(data.string[data.end() :])
-    return {**part, "source": {**part["source"], "path": files.save(image, "image", EXTENSIONS[data["type"]])}}
+    content = b64decode(data.string[data.end() :])
+    return {**part, "source": {**part["source"], "path": files.save(content, part["type"], EXTENSIONS[data["type"]])}}
 
 
 def _metrics(message: Mapping[str, Any]) -> Mapping[str, object] | None:

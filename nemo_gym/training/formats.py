@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nemo_gym.data.media_files import MediaFiles
-from nemo_gym.training.atif import atif, with_image_files
+from nemo_gym.training.atif import atif, with_media_in_files
 from nemo_gym.training.conversations import Conversation
 
 
@@ -89,7 +89,7 @@ _BY_NAME: Mapping[str, Format] = {
     "openai_preference": Format(
         of_pair=_openai_preference, arguments_as_text=True, keeps_reasoning=False, takes_one_answer=True
     ),
-    "atif": Format(of_rollout=atif, is_whole=True, with_files=with_image_files),
+    "atif": Format(of_rollout=atif, is_whole=True, with_files=with_media_in_files),
 }
 FORMATS: Mapping[str, Format] = {
     **_BY_NAME, "sft": _BY_NAME["messages"], "dpo": _BY_NAME["preference"], "kto": _BY_NAME["unpaired"]

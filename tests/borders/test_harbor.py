@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from nemo_gym import EnvironmentFailed
+from nemo_gym.jsonl import write_rows
 from nemo_gym.testing import FakeModel, call, make_server, reply, rollout, run
+from nemo_gym.training.dataset import DatasetJob, export_dataset
 from resources_servers.harbor import oracle
 from resources_servers.harbor.app import HarborServer
 from resources_servers.harbor.prepare import EXAMPLES
@@ -39,6 +41,13 @@ environment, tests = task.environment, task.verifier
 print(json.dumps([task.schema_version, task.agent.timeout_sec, tests.timeout_sec, tests.env, environment.memory_mb,
     environment.cpus, environment.storage_mb, environment.network_mode.value, environment.env, environment.workdir]))
 """
+TRAJECTORY = """
+import json, sys
+from harbor.models.trajectories import Trajectory
+for line in open(sys.argv[1]):
+    read = Trajectory.model_validate_json(line)
+    print(json.dumps([read.schema_version, len(read.steps), read.final_metrics.extra["reward"]]))
+"""
 REWARDS = {
     "echo 0.25 > {}.txt": {"reward": 0.25},
     'echo 1 > {}.txt; echo \'{{"reward": 0.5, "speed": 3}}\' > {}.json': {"reward": 0.5, "speed": 3},
@@ -63,6 +72,26 @@ def has_harbor():
         or subprocess.run([PYTHON, "-c", "import harbor"], check=False, capture_output=True).returncode
     ):
         pytest.skip("no Python 3.12 or newer with harbor: run `make borders-harbor`")
+
+
+@pytest.mark.usefixtures("has_harbor")
+def test_harbor_reads_exported_trajectories(tmp_path):
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
+    sound = {"type": "input_audio", "input_audio": {"data": "AA==", "format": "mp3"}}
+    text = {"type": "input_text", "text": "What is it?"}
+    turns = reply(call("look"), "A bell.").model_dump(mode="json")
+    called, answer = turns["output"]
+    seen = {"type": "function_call_output", "call_id": called["call_id"], "output": "It rings."}
+    tokens = {"prompt_token_ids": [1], "generation_token_ids": [2], "generation_log_probs": [-0.5]}
+    row = {
+        "responses_create_params": {"input": [{"role": "user", "content": [text, picture, sound]}]},
+        "response": {**turns, "output": [called | tokens, seen, answer]},
+        "reward": 0.5, "agent_ref": {"name": "agent"}, "_ng_task_index": 0, "_ng_rollout_index": 0,
+    }  # fmt: skip
+    write_rows(tmp_path / "x.jsonl", [row])
+    files = {"input_jsonl_fpath": tmp_path / "x.jsonl", "output_jsonl_fpath": tmp_path / "atif.jsonl"}
+    assert export_dataset(DatasetJob(format="atif", **files)).kept == 1
+    assert said("-c", TRAJECTORY, str(tmp_path / "atif.jsonl")) == ["ATIF-v1.8", 3, 0.5]
 
 
 async def test_simple_agent_plays_with_bash(tmp_path):

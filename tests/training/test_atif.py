@@ -65,7 +65,7 @@ def test_whole_rollout_is_one_trajectory(export):
     _, (trajectory,) = export(done(*items, heard("Which door?"), "The front one.", reward_components={"found": 1.0}))
     steps = trajectory.pop("steps")
     assert trajectory == {
-        "schema_version": "ATIF-v1.7",
+        "schema_version": "ATIF-v1.8",
         "session_id": "3-1",
         "agent": {
             "name": "key_agent",
@@ -168,9 +168,19 @@ def test_images_are_files_next_to_the_output(export, tmp_path):
     assert shown["source"] == "user"
 
 
+def test_sounds_are_files_next_to_the_output(export, tmp_path):
+    given = {"data": b64encode(b"noise").decode(), "format": "mp3"}
+    asked = asked_with({"type": "input_audio", "input_audio": given})
+    _, (trajectory,) = export(done("A bell.", asked=asked))
+    sound = trajectory["steps"][0]["message"][1]
+    assert (sound["type"], sound["source"]["media_type"]) == ("audio", "audio/mpeg")
+    assert (tmp_path / sound["source"]["path"]).read_bytes() == b"noise"
+    assert sound["source"]["path"].endswith(".mp3")
+
+
 def test_dropped_rollouts_are_counted(export):
     urls = ["data:image/svg+xml;base64,AA==", "data:image/png;base64,A"]
-    sound = {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}}
+    sound = {"type": "input_audio", "input_audio": {"data": "AA==", "format": "midi"}}
     rows = [
         done("Yes."),
         *(done("Yes.", asked=asked_with({"type": "input_image", "image_url": url})) for url in urls),
@@ -185,7 +195,7 @@ def test_dropped_rollouts_are_counted(export):
     assert report.dropped == {
         "unsupported: an image of type 'image/svg+xml' (atif)": 1,
         "unsupported: an image with invalid base64 data (atif)": 1,
-        "unsupported: content of type 'input_audio' (atif)": 1,
+        "unsupported: an audio of type 'audio/midi' (atif)": 1,
         "unsupported: a tool result without its call (atif)": 1,
         "masked (mask_sample)": 1,
         "below min_reward": 1,
