@@ -10,6 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import get_args
 
+from nemo_gym.plugins import environment_roots
+
 PACKAGE_DIR = Path(__file__).resolve().parent
 INSTALL_ROOT = PACKAGE_DIR.parent
 """The folder with `nemo_gym/` and the built-in servers: the repository, or site-packages."""
@@ -23,12 +25,13 @@ They are the folder where the run was started, and the parent of the server's fo
 
 
 def search_roots() -> list[Path]:
-    """Return the roots for relative paths: extra roots, working folder, project, installation.
+    """Return the roots for relative paths: extra roots, working folder, project, installation, packed environments.
 
     The project is the working folder, except in a server's process.
     """
     roots: list[Path] = []
-    for root in [*_listed(EXTRA_ROOTS_ENV_VAR), Path.cwd(), *_listed(PROJECT_ROOTS_ENV_VAR), INSTALL_ROOT]:
+    ours = [*_listed(EXTRA_ROOTS_ENV_VAR), Path.cwd(), *_listed(PROJECT_ROOTS_ENV_VAR), INSTALL_ROOT]
+    for root in [*ours, *environment_roots()]:
         if (folder := resolved(root)) not in roots:
             roots.append(folder)
     return roots

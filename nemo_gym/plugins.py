@@ -1,10 +1,13 @@
-"""What installed packages offer as entry points: commands, launchers and exporters.
+"""What installed packages offer as entry points: commands, launchers, exporters and environments.
 
 The parts of this package that connect to a cluster or a tracker are offered in the same way.
 """
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nemo_gym.errors import ConfigError
@@ -18,6 +21,15 @@ LAUNCHERS = "nemo_gym.launchers"
 """Functions that start the servers of a run, with the parameters of `nemo_gym.launcher.launch`."""
 EXPORTERS = "nemo_gym.exporters"
 """Experiment trackers, each a `nemo_gym.data.exporters.Exporter`."""
+ENVIRONMENTS = "nemo_gym.environments"
+"""Packages with folders of environments, such as `resources_servers/sums/`. `ng env pack` makes them."""
+
+
+@cache
+def environment_roots() -> tuple[Path, ...]:
+    """Return the folders of the installed packages with environments, without importing them."""
+    specs = [find_spec(offer.module.partition(".")[0]) for offer in _offers(ENVIRONMENTS)]
+    return tuple(Path(each).resolve() for spec in specs if spec for each in spec.submodule_search_locations or ())
 
 
 def offered(group: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ TIERS = ("resources_servers", "responses_api_agents", "responses_api_models")
 ROWS = [
     {"published"},
     {"__main__"},
-    {"labelling", "launcher.kubernetes", "launcher.ray", "launcher.slurm", "viewer"},
+    {"labelling", "launcher.kubernetes", "launcher.ray", "launcher.slurm", "packaging", "viewer"},
     {"cli", "gym"},
     {"launcher", "rollouts", "data", "contract", "evaluation", "training", "process"},
     {"servers", "testing"},
@@ -47,6 +47,7 @@ NEIGHBOURS = {
     ("schemas", "jsonl"),
     ("opaque", "jsonl"),
     ("plugins", "errors"),
+    ("paths", "plugins"),
     ("capture", "dialects"),
     ("grading", "sandbox"),
 }
@@ -91,6 +92,7 @@ BORDERS = (
     "labelling",
     "launcher.kubernetes",
     "launcher.ray",
+    "packaging",
     "published",
     "launcher.slurm",
     "training.trl",

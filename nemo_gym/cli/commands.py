@@ -73,6 +73,8 @@ COMMANDS = (
     Command("env", "packages", "ng_pip_list", "folders:packages", "List the packages that a server folder uses"),
     Command("env", "prefetch", "", "env:prefetch", "Build the virtual environments that folders need"),
     Command("env", "resolve", "ng_dump_config", "env:resolve", "Print the merged config as YAML, secrets masked"),
+    Command("env", "pack", "", "nemo_gym.packaging.command:pack", "Check an environment and build a wheel of it"),
+    Command("env", "add", "", "nemo_gym.packaging.command:add", "Install a wheel of an environment"),
     Command("env", "publish", "", "manifests:publish", "Print the manifest of an environment as JSON"),
     Command("env", "validate", "ng_validate", "env:validate", "Check a config, including each server's settings"),
     Command("eval", "run", "ng_e2e_collect_rollouts", "rollouts:run",

@@ -23,6 +23,7 @@ from nemo_gym.config.sources import CONFIG_PATHS
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.launcher.environments import interpreter_of, pip
 from nemo_gym.launcher.folder_tests import Tested, is_server_folder, run_tests, server_folders
+from nemo_gym.plugins import environment_roots
 from nemo_gym.text import closest, counted, search_dir_for, visible
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def test(words: list[str]) -> int:
     line = Options("ng_test", TestSettings, takes_config=False, names_folders=ANY_FOLDER).read(words)
     plain = load(line.paths, line.overrides, skip_dotenv=True).plain
     settings = settings_from(TestSettings, plain)
-    folder = _folder_of(settings.entrypoint)
+    folder = folder_of(settings.entrypoint)
     if not (folder / "tests").is_dir() and _is_packaged(folder):
         raise DataError(f"{folder}: an installed package does not contain tests. Run them in a checkout.")
     if not (folder / "tests").is_dir():
@@ -120,7 +121,7 @@ def check(words: list[str]) -> int:
             f"write_examples: example rollouts are made with the unchanged config of {settings.entrypoint}. Leave out "
             f"{', '.join(each.word for each in line.overrides if each not in own)}."
         )
-    folder = _folder_of(settings.entrypoint)
+    folder = folder_of(settings.entrypoint)
     with open_environment(folder, line.overrides) as environment:
         further = tasks_in(settings.rows_jsonl_fpath) if settings.rows_jsonl_fpath else []
         if settings.dataset is not None:
@@ -189,7 +190,7 @@ def packages(words: list[str]) -> int:
     line = Options("ng_pip_list", PackagesSettings, takes_config=False).read(words)
     run = load(line.paths, line.overrides, skip_dotenv=True, needs_variables=False)
     settings = settings_from(PackagesSettings, run.plain)
-    python = interpreter_of(_folder_of(settings.entrypoint, is_server_folder), run.plain)
+    python = interpreter_of(folder_of(settings.entrypoint, is_server_folder), run.plain)
     printing.note(f"{settings.entrypoint} runs with {python}")
     form = "json" if settings.as_json else settings.format
     extra = [*(["--format", form] if form else []), *(["--outdated"] if settings.outdated else [])]
@@ -205,10 +206,12 @@ def _is_folder(path: Path) -> bool:
 
 def _is_packaged(folder: Path) -> bool:
     """Return whether a folder belongs to an installed package, which leaves out the tests."""
-    return folder.is_relative_to(paths.INSTALL_ROOT) and not (paths.INSTALL_ROOT / "pyproject.toml").exists()
+    is_checkout = (paths.INSTALL_ROOT / "pyproject.toml").exists()
+    return any(map(folder.is_relative_to, [*environment_roots(), *([] if is_checkout else [paths.INSTALL_ROOT])]))
 
 
-def _folder_of(entrypoint: str, accepts: Callable[[Path], bool] = _is_folder) -> Path:
+def folder_of(entrypoint: str, accepts: Callable[[Path], bool] = _is_folder) -> Path:
+    """Return the folder of a server, environment or benchmark. Raise `DataError` with suggestions if it is missing."""
     folder = paths.find(entrypoint, accepts)
     if folder is None:
         places = ", ".join(str(root) for root in paths.search_roots())

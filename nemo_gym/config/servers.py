@@ -32,7 +32,7 @@ from nemo_gym.config.tls import Tls, scheme_of
 from nemo_gym.config.tree import Node, dotted, merge
 from nemo_gym.errors import AlmostServerError, DuplicateServerError, UnknownImplementationError
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.paths import find, search_roots
+from nemo_gym.paths import INSTALL_ROOT, find, search_roots
 from nemo_gym.text import CERTAINLY_MEANT, closest, did_you_mean_or_all, search_dir_for
 
 logger = logging.getLogger(__name__)
@@ -354,7 +354,7 @@ def _folder(block: Block, entrypoint: str, places: Mapping[str, Origin]) -> Path
     if found:
         return Path(str(found)[: -len(str(Path(entrypoint)))])
     if block.tier == MODEL_TIER and block.implementation == DUMMY_MODEL:
-        return search_roots()[-1] / relative
+        return INSTALL_ROOT / relative
     folder = find(relative, Path.is_dir)
     if folder:
         scripts = [file.name for file in sorted(folder.glob("*.py"))]

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym.config.masking import is_secret_key, masked
 from nemo_gym.config.models import RunConfig
+from nemo_gym.config.packed import packed_environments
 from nemo_gym.config.settings import MODEL_TIER
 from nemo_gym.jsonl import JsonObject
 
@@ -36,9 +37,12 @@ class RunSubject(BaseModel):
     """A hash of all servers' settings."""
     unsupported_pairings: list[str] = Field(default_factory=list)
     """A message for each agent or model that the run uses although its environment does not allow it."""
+    environments: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """The version and the digest of each installed package with an environment of the run, by the package's name."""
 
     @classmethod
     def of_run(cls, run: RunConfig) -> Self:
+        """Return the subject of a run. Raise `ConfigError` if files of a packed environment have been changed."""
         servers = {
             name: {"type": server.type, "implementation": server.implementation, **_comparable(server.settings)}
             for name, server in run.servers.items()
@@ -52,6 +56,7 @@ class RunSubject(BaseModel):
             policy_model_name=policy_name if is_read else None,
             config_hash=hashlib.sha256(text).hexdigest() if servers else None,
             unsupported_pairings=list(run.settings.unsupported_pairings),
+            environments=packed_environments(run),
         )
 
     def differences_from(self, earlier: RunSubject) -> list[str]:

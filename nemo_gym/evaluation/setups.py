@@ -59,6 +59,8 @@ def _differences(a: RunRecord, b: RunRecord) -> Iterator[SetupDifference]:
         yield from _changed("settings", key, a.settings.get(key), b.settings.get(key))
     for name in sorted({*a.versions, *b.versions}):
         yield from _changed("version", name, a.versions.get(name), b.versions.get(name))
+    for name in sorted({*a.environments, *b.environments}):
+        yield from _changed("version", f"environment {name}", a.environments.get(name), b.environments.get(name))
     if (a.regraded is None) != (b.regraded is None):
         again = "A" if a.regraded else "B"
         yield SetupDifference("settings", f"only {again} was graded again, so the servers' settings are not compared")

@@ -71,7 +71,7 @@ def packages_folder(names: Sequence[str], plain: Mapping[str, object]) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".", dir=folder.parent) as work:
             staged = Path(work, "packages")
-            _run([*pip("install", sys.executable, plain), "--target", str(staged), *names], folder.parent)
+            run_installer([*pip("install", sys.executable, plain), "--target", str(staged), *names], folder.parent)
             if not folder.exists():
                 staged.rename(folder)
     return folder
@@ -111,13 +111,13 @@ def _python_for(folder: Path, requirements: Requirements, plain: Mapping[str, ob
     """Return the path of the interpreter for these requirements, whether or not it exists."""
     files = [folder / OVERRIDES, *(Path(line[3:]) for line in requirements.lines if line.startswith("-c "))]
     limits = [path.read_text("utf-8") if path.is_file() else "" for path in files]
-    parts = [*_lines_for(requirements), *limits, sys.version, sysconfig.get_platform(), str(INSTALL_ROOT)]
+    parts = [*lines_for(requirements), *limits, sys.version, sysconfig.get_platform(), str(INSTALL_ROOT)]
     root = _path(plain, "uv_venv_dir") or _cache(plain) / "environments"
     return root / hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16] / PYTHON
 
 
-def _lines_for(requirements: Requirements) -> list[str]:
-    """Return the requirements of the folder and of the framework, with the extras that the folder requests."""
+def lines_for(requirements: Requirements, *, with_framework: bool = True) -> list[str]:
+    """Return the requirements of the folder, of the framework and of those of its extras that the folder requests."""
     extras = [{"extra": FULL_EXTRA if extra == "dev" else extra} for extra in ("", *requirements.extras)]
     try:
         framework = [Requirement(line) for line in requires(DISTRIBUTION) or []]
@@ -127,6 +127,7 @@ def _lines_for(requirements: Requirements) -> list[str]:
             "sys.path. Install it: pip install -e ."
         ) from error
     kept = [each for each in framework if each.marker is None or any(map(each.marker.evaluate, extras))]
+    kept = [each for each in kept if with_framework or "extra" in str(each.marker)]
     return [*sorted({str(each).partition(";")[0].strip() for each in kept}), *requirements.lines]
 
 
@@ -141,9 +142,9 @@ def _build(python: Path, folder: Path, requirements: Requirements, plain: Mappin
     # Build in a staging folder, because another run may be building the same environment. The first to finish wins.
     with tempfile.TemporaryDirectory(prefix=".", dir=environment.parent) as work:
         staged, listed = Path(work, "environment"), Path(work, "requirements.in")
-        listed.write_text("\n".join(_lines_for(requirements)) + "\n", "utf-8")
-        _run([*(uv_venv or [sys.executable, "-m", "venv", "--without-pip"]), str(staged)], folder)
-        _run([*pip("install", staged / PYTHON, plain), "-r", str(listed), *limits], folder)
+        listed.write_text("\n".join(lines_for(requirements)) + "\n", "utf-8")
+        run_installer([*(uv_venv or [sys.executable, "-m", "venv", "--without-pip"]), str(staged)], folder)
+        run_installer([*pip("install", staged / PYTHON, plain), "-r", str(listed), *limits], folder)
         packages = sysconfig.get_path("purelib", "venv", {"base": str(staged)})
         Path(packages, "nemo_gym_install_root.pth").write_text(f"{INSTALL_ROOT}\n", "utf-8")
         try:
@@ -153,7 +154,8 @@ def _build(python: Path, folder: Path, requirements: Requirements, plain: Mappin
                 raise
 
 
-def _run(command: Sequence[str], folder: Path) -> None:
+def run_installer(command: Sequence[str], folder: Path) -> None:
+    """Run an installer in a folder. Raise `LaunchError` with its last lines if it fails or does not finish."""
     try:
         finished = subprocess.run(
             command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S,
@@ -166,4 +168,4 @@ def _run(command: Sequence[str], folder: Path) -> None:
         ) from error
     if finished.returncode:
         said = "\n".join(f"    {line}" for line in finished.stderr.strip().splitlines()[-SHOWN_LINES:])
-        raise LaunchError(f"{folder}: could not create its environment. {' '.join(command[:3])} reports:\n{said}")
+        raise LaunchError(f"{folder}: '{' '.join(command[:3])}' failed with:\n{said}")

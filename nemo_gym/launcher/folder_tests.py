@@ -21,6 +21,7 @@ from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.environments import packages_folder
 from nemo_gym.launcher.outcome_counts import COUNTS_FILE
 from nemo_gym.paths import roots_from_here
+from nemo_gym.plugins import environment_roots
 
 # Use the pytest options of nemo_gym's repository, so that a folder's tests behave the same outside of it.
 PYTEST = ("-m", "pytest", "--import-mode=importlib", "-o", "asyncio_mode=auto",
@@ -72,7 +73,7 @@ def server_folders() -> list[Path]:
     with nemo_gym are returned only if there are no others.
     """
     roots = paths.search_roots()
-    own = _folders_in([root for root in roots if root != paths.INSTALL_ROOT])
+    own = _folders_in([root for root in roots if root not in (paths.INSTALL_ROOT, *environment_roots())])
     return own or _folders_in(roots)
 
 

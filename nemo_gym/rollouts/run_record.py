@@ -168,6 +168,8 @@ class RunRecord(Session):
     """The name of the policy model; null if it is not set, or if the run's model servers do not use it."""
     unsupported_pairings: list[str] = Field(default_factory=list)
     """A message for each agent or model that the run uses although an environment or agent does not allow it."""
+    environments: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """The version and the digest of each installed package with an environment of the run, by the package's name."""
     input: Fingerprint
     """The task file, with its SHA-256 and numbers of bytes and rows."""
     prompt: Fingerprint | None = None
@@ -213,6 +215,7 @@ class RunRecord(Session):
             models=subject.models,
             policy_model_name=subject.policy_model_name,
             unsupported_pairings=subject.unsupported_pairings,
+            environments=subject.environments,
             input=input_file,
             prompt=prompt,
             settings=masked(settings),

@@ -1,0 +1,1 @@
+"""Environments as packages: wheels with a manifest, made from folders and installed."""
