@@ -125,7 +125,7 @@ BUILT_ON = {
     ("reward_model_preference", "genrm_compare"),
 }
 """Folders of which the first extends the second one's server, or offers its tools and company, or its task routes."""
-ADAPTERS = {"openenv/also_serve.py", "ors/also_serve.py", "ors/episodes.py"}
+ADAPTERS = {"mcp_tools/joined.py", "openenv/also_serve.py", "ors/also_serve.py", "ors/episodes.py"}
 """Files of folders that add routes to the app of any server, as our own endpoint of MCP does."""
 AROUND_AN_APP = {"nemo_gym.calls", "nemo_gym.data", "nemo_gym.errors", "nemo_gym.schemas"}
 

@@ -165,6 +165,12 @@ class BaseResourcesServerConfig(BaseRunServerInstanceConfig):
     """Protocols of other frameworks that the server also speaks, such as `openenv` and `ors`."""
     datasets: list[dict[str, Any]] = Field(default_factory=list)
     """The tasks that `also_serve` offers. Added to them are the datasets of all agents that use the server."""
+    mcp_servers: dict[str, Any] = Field(default_factory=dict)
+    """MCP servers by name, each a command, a URL or its settings. Their tools join those of this server."""
+    rows_may_add_servers: bool = False
+    """Whether rows may name further `mcp_servers`. Their commands run on this machine, as its user."""
+    mcp_limits: dict[str, float] = Field(default_factory=dict)
+    """Limits of the `mcp_servers`, such as `tool_timeout_s`."""
     group_verification: GroupVerification | None = None
     """Required if the server's class overrides `verify_group`."""
 

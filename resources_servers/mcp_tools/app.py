@@ -1,6 +1,5 @@
 """Offer the tools of other people's MCP servers, and grade the answer or the calls that a row expects."""
 
-import asyncio
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -14,18 +13,12 @@ from nemo_gym import (
     BaseSeedSessionRequest,
     BaseVerifyRequest,
     BaseVerifyResponse,
-    InvalidTask,
-    OutOfTurn,
     ReverifyMode,
-    SessionState,
     SimpleResourcesServer,
 )
 from resources_servers.mcp_tools.grading import Expected, has_answer, makes_calls
-from resources_servers.mcp_tools.session import Toolbox
+from resources_servers.mcp_tools.session import SESSION_TOOLS, Offered, Rollout, Toolbox
 from resources_servers.mcp_tools.settings import Limits, McpServers
-
-SESSION_TOOLS = "nemo_gym_session_tools"
-"""The cookie by which `simple_agent` learns that `GET /session_tools` has changed."""
 
 
 class McpToolsConfig(Limits, BaseResourcesServerConfig):
@@ -34,10 +27,6 @@ class McpToolsConfig(Limits, BaseResourcesServerConfig):
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     mcp_servers: McpServers = Field(default_factory=dict)
-    rows_may_add_servers: bool = False
-    """Whether rows may name further servers. Their commands run on this machine, as its user."""
-    concurrent_starts: int = Field(default=4, ge=1)
-    """How many rollouts may start their servers at the same time."""
 
 
 class SeedRequest(BaseSeedSessionRequest, Expected):
@@ -54,16 +43,6 @@ class VerifyRequest(BaseVerifyRequest, Expected):
     model_config = ConfigDict(extra="allow")
 
 
-class Rollout(SessionState):
-    """The servers and tools of a rollout, once its session is seeded."""
-
-    toolbox: Toolbox | None = None
-
-    async def close(self) -> None:
-        if self.toolbox is not None:
-            await self.toolbox.close()
-
-
 class McpToolsServer(SimpleResourcesServer):
     """A server that opens the MCP servers of each rollout, and passes the model's calls on to them."""
 
@@ -71,9 +50,9 @@ class McpToolsServer(SimpleResourcesServer):
     KEY_METRICS = ("mean/reward", "mean/input_tokens", "mean/output_tokens", "mean/total_tokens")
 
     @cached_property
-    def gate(self) -> asyncio.Semaphore:
-        """The limit on rollouts that start their servers at the same time."""
-        return asyncio.Semaphore(self.config.concurrent_starts)
+    def offered(self) -> Offered:
+        config = self.config
+        return Offered(config.name, config.mcp_servers, config, rows_may_add=config.rows_may_add_servers)
 
     def setup_webserver(self) -> FastAPI:
         """Return the app. A POST to any other path calls the tool of that name."""
@@ -85,17 +64,10 @@ class McpToolsServer(SimpleResourcesServer):
     async def seed_session(self, body: SeedRequest, rollout: Rollout) -> Response:
         """Start the servers of the block and of the row."""
         self._check(body)
-        added, ours = body.mcp_servers, self.config.mcp_servers
-        if added and not self.config.rows_may_add_servers:
-            raise self._invalid("the row has mcp_servers. Set rows_may_add_servers: true if you trust its rows")
-        if both := sorted(added.keys() & ours.keys()):
-            raise self._invalid(f"mcp_servers.{both[0]} is in the config, too. Rename the row's server")
-        if not added and not ours:
-            raise self._invalid("neither the config nor the row has mcp_servers. Add one")
-        # The time limit of each start also bounds the wait for it.
-        async with self.gate:
-            rollout.toolbox = Toolbox()
-            await rollout.toolbox.open({**ours, **added}, self.config, body.files)
+        if not body.mcp_servers and not self.config.mcp_servers:
+            raise self.offered.invalid("neither the config nor the row has mcp_servers. Add one")
+        rollout.toolbox = Toolbox()
+        await self.offered.open(rollout.toolbox, body.mcp_servers, body.files)
         response = JSONResponse({})
         response.set_cookie(SESSION_TOOLS, rollout.toolbox.version)
         return response
@@ -131,18 +103,12 @@ class McpToolsServer(SimpleResourcesServer):
 
     def _check(self, row: Expected) -> None:
         if row.expected_answer is None and row.expected_calls is None:
-            raise self._invalid(
+            raise self.offered.invalid(
                 "the row has neither expected_answer nor expected_calls, so that it cannot be graded. Add one of them"
             )
 
-    def _invalid(self, problem: str) -> InvalidTask:
-        return InvalidTask(f"{self.config.name}: {problem}.", server=self.config.name)
-
     def _toolbox(self, request: Request) -> Toolbox:
-        toolbox = self.sessions.get(request.session[SESSION_ID_KEY], Rollout).toolbox
-        if toolbox is None:
-            raise OutOfTurn(f"{self.config.name}: this session has not begun. POST /seed_session begins one.")
-        return toolbox
+        return self.sessions.get(request.session[SESSION_ID_KEY], Rollout).opened(self.config.name)
 
 
 if __name__ == "__main__":

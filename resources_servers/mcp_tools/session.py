@@ -6,16 +6,19 @@ import re
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
+from pydantic import Field
 
-from nemo_gym import EnvironmentFailed, InvalidTask, Tool, is_callable_name
+from nemo_gym import EnvironmentFailed, InvalidTask, OutOfTurn, SessionState, Tool, is_callable_name
 from resources_servers.mcp_tools.settings import Limits, McpServers
 
+SESSION_TOOLS = "nemo_gym_session_tools"
+"""The cookie by which `simple_agent` learns that `GET /session_tools` has changed."""
 LONGEST_NAME = 64
 DIGEST = 8
 
@@ -33,7 +36,9 @@ class Unchecked:
 class Toolbox:
     """The open servers of a rollout, its folder, and its tools by the name that the model sees."""
 
-    def __init__(self) -> None:
+    def __init__(self, taken: Collection[str] = ()) -> None:
+        """`taken` are names that tools must not have."""
+        self.taken = frozenset(taken)
         self.folder = tempfile.mkdtemp(prefix="nemo_gym-mcp-")
         self.tools: dict[str, Tool] = {}
         self._connections: list[Any] = []
@@ -82,11 +87,54 @@ class Toolbox:
         often = Counter(tool.name for _, tool in listed)
         found: dict[str, Tool] = {}
         for server, tool in listed:
-            is_usable = often[tool.name] == 1 and is_callable_name(tool.name) and tool.name not in found
-            name = tool.name if is_usable else _prefixed(server.name, tool.name, found)
+            is_usable = (
+                often[tool.name] == 1 and is_callable_name(tool.name) and tool.name not in self.taken | {*found}
+            )
+            name = tool.name if is_usable else _prefixed(server.name, tool.name, self.taken | {*found})
             made = Tool.of(_call(server, tool.name), name=name, description=tool.description, parameters={})
             found[name] = replace(made, arguments=Unchecked({"properties": {}, "required": [], **tool.input_schema}))
         self.tools = found
+
+
+class Rollout(SessionState):
+    """The servers and tools of a rollout, once its session is seeded."""
+
+    toolbox: Toolbox | None = None
+    own_tools: list[Any] = Field(default_factory=list)
+    """The tools that the row lists, if they join those of the servers."""
+
+    def opened(self, server: str) -> Toolbox:
+        """Return the toolbox. Raise `OutOfTurn` if the session of this resources server has not begun."""
+        if self.toolbox is None:
+            raise OutOfTurn(f"{server}: this session has not begun. POST /seed_session begins one.")
+        return self.toolbox
+
+    async def close(self) -> None:
+        if self.toolbox is not None:
+            await self.toolbox.close()
+
+
+class Offered:
+    """The MCP servers of a block, which each rollout starts for itself, together with those of its row."""
+
+    def __init__(self, name: str, servers: McpServers, limits: Limits, *, rows_may_add: bool) -> None:
+        """`name` is that of the block, for messages."""
+        self.name, self.servers, self.limits, self.rows_may_add = name, servers, limits, rows_may_add
+        self._gate = asyncio.Semaphore(limits.concurrent_starts)
+
+    async def open(self, toolbox: Toolbox, added: McpServers, files: Mapping[str, str]) -> None:
+        """Start the servers of the block and those that the row adds. Raise `InvalidTask` if the row must not."""
+        if added and not self.rows_may_add:
+            raise self.invalid("the row has mcp_servers. Set rows_may_add_servers: true if you trust its rows")
+        if both := sorted(added.keys() & self.servers.keys()):
+            raise self.invalid(f"mcp_servers.{both[0]} is in the config, too. Rename the row's server")
+        # The time limit of each start also bounds the wait for it.
+        async with self._gate:
+            await toolbox.open({**self.servers, **added}, self.limits, files)
+
+    def invalid(self, problem: str) -> InvalidTask:
+        """Return the error for a row that cannot be played."""
+        return InvalidTask(f"{self.name}: {problem}.", server=self.name)
 
 
 def _write(scratch: str, files: Mapping[str, str]) -> None:
@@ -102,7 +150,7 @@ def _write(scratch: str, files: Mapping[str, str]) -> None:
         each.chmod(0o777)
 
 
-def _prefixed(server: str, tool: str, taken: Mapping[str, object]) -> str:
+def _prefixed(server: str, tool: str, taken: Collection[str]) -> str:
     """Return a name for a tool whose own name is not unique, or not allowed."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{server}__{tool}")
     if len(name) <= LONGEST_NAME and name not in taken:

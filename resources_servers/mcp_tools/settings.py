@@ -74,6 +74,8 @@ class Limits(BaseModel):
     tool_timeout_s: float = Field(default=60.0, gt=0)
     largest_message_mb: float = Field(default=16.0, gt=0)
     """The size limit of one message of a server, in MiB."""
+    concurrent_starts: int = Field(default=4, ge=1)
+    """How many rollouts may start their servers at the same time."""
 
 
 def filled_in(text: str, folder: str) -> str:

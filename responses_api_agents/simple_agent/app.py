@@ -21,6 +21,8 @@ SESSION_TOOLS = "nemo_gym_session_tools"
 """A cookie of an environment with tools that differ between sessions, listed at `GET /session_tools`.
 
 Its value changes with the list."""
+JOINED = "joined."
+"""The beginning of its value if the list includes the tools of the row."""
 
 
 class SimpleAgentConfig(ConversingAgentConfig):
@@ -54,8 +56,9 @@ class SimpleAgent(OverridableAgent):
 
     async def answer(self, conversation: Conversation) -> None:
         """Let model and tools take turns. Before each turn, ask for the session's tools if they have changed."""
+        is_joined = conversation.session.get(SESSION_TOOLS, "").startswith(JOINED)
         # A row that lists tools chooses among them itself.
-        if SESSION_TOOLS not in conversation.session or conversation.params["tools"]:
+        if SESSION_TOOLS not in conversation.session or (conversation.params["tools"] and not is_joined):
             return await super().answer(conversation)
         environment, known = self.config.resources_server.name, None
         while not self.is_out_of_steps(conversation):
