@@ -23,6 +23,8 @@ EXPORTERS = "nemo_gym.exporters"
 """Experiment trackers, each a `nemo_gym.data.exporters.Exporter`."""
 ENVIRONMENTS = "nemo_gym.environments"
 """Packages with folders of environments, such as `resources_servers/sums/`. `ng env pack` makes them."""
+CONTENTS = "nemo_gym.contents"
+"""Functions that return the version and the digest of each package whose files a run uses, given its `RunConfig`."""
 
 
 @cache

@@ -32,6 +32,10 @@ STARTING_S = 120.0
 ADVICE = "Start servers with ng_run, or pass the address of a run: --head_server.host … --head_server.port …"
 MEBIBYTE = 1024 * 1024
 SERVER_ERROR = 500
+COUNTED = ("in_flight", "queued", "requests", "errors", "refused", "kept", "moved")
+"""The numbers of a server's load that are also those of `ServerLoad`."""
+SUMMED = (*COUNTED, "queue_seconds", "cpu_seconds", "processes")
+"""The numbers that are added for a server with several processes."""
 Tier = Literal["model", "agent", "environment"]
 TIERS: dict[str, Tier] = {
     "responses_api_models": "model",
@@ -81,19 +85,10 @@ class Load(BaseModel):
     def __add__(self, other: Load) -> Load:
         memory = [each for each in (self.memory_bytes, other.memory_bytes) if each is not None]
         return Load(
-            in_flight=self.in_flight + other.in_flight,
-            queued=self.queued + other.queued,
-            queue_seconds=self.queue_seconds + other.queue_seconds,
+            **{name: getattr(self, name) + getattr(other, name) for name in SUMMED},
             loop_lag_s=max(self.loop_lag_s, other.loop_lag_s),
-            cpu_seconds=self.cpu_seconds + other.cpu_seconds,
             memory_bytes=sum(memory) if memory else None,
-            requests=self.requests + other.requests,
-            errors=self.errors + other.errors,
-            refused=self.refused + other.refused,
-            kept=self.kept + other.kept,
-            moved=self.moved + other.moved,
             blocked_s=dict(Counter(self.blocked_s) + Counter(other.blocked_s)),
-            processes=self.processes + other.processes,
             at=max(self.at, other.at),
         )
 
@@ -202,18 +197,12 @@ class LoadReader:
             address=instance.url,
             state="up" if answers else "starting" if was_restarted else "down",
             problem=_problem(instance, entry["status"], load),
-            in_flight=load and load.in_flight,
-            queued=load and load.queued,
+            **{name: getattr(load, name, None) for name in COUNTED},
             loop_lag_ms=load and load.loop_lag_s * 1000,
             cpu_percent=rates and 100 * rates.cpu,
             memory_mb=load.memory_bytes / MEBIBYTE if load and load.memory_bytes is not None else None,
-            requests=load and load.requests,
-            errors=load and load.errors,
-            refused=load and load.refused,
             requests_per_s=rates and rates.requests,
             errors_per_s=rates and rates.errors,
-            kept=load and load.kept,
-            moved=load and load.moved,
         )
 
     def _rates(self, instance: ServerInstance, load: Load | None) -> _Rates | None:

@@ -123,8 +123,9 @@ COMMANDS = (
     Command("dataset", "migrate", "ng_gitlab_to_hf_dataset", "hubs:migrate", "Move a dataset to Hugging Face"),
     Command("deploy", "render", "", "nemo_gym.launcher.kubernetes.command:render",
             "Write the manifests of a config for Kubernetes, KubeRay or Compose"),
-    Command("dev", "test", "ng_dev_test", "dev:test", "Run the tests of this repository"),
-    Command("dev", "reinstall", "ng_reinstall", "dev:reinstall", "Reinstall this repository"),
+    Command("dev", "test", "ng_dev_test", "nemo_gym.published.developing:test", "Run the tests of this repository"),
+    Command("dev", "reinstall", "ng_reinstall", "nemo_gym.published.developing:reinstall",
+            "Reinstall this repository"),
     Command("", "help", "ng_help", "main:print_help", "List the commands"),
     Command("", "version", "ng_version", "main:print_version", "Print the version"),
 )  # fmt: skip

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym.config.masking import is_secret_key, masked
 from nemo_gym.config.models import RunConfig
-from nemo_gym.config.packed import packed_environments
 from nemo_gym.config.settings import MODEL_TIER
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.plugins import CONTENTS, offered
 
 _ADDRESS = re.compile(r"(^|_)(host|port|address|urls?)$")
 _HEADERS = re.compile(r"(^|_)headers?$")
@@ -56,7 +56,7 @@ class RunSubject(BaseModel):
             policy_model_name=policy_name if is_read else None,
             config_hash=hashlib.sha256(text).hexdigest() if servers else None,
             unsupported_pairings=list(run.settings.unsupported_pairings),
-            environments=packed_environments(run),
+            environments={name: about for found in offered(CONTENTS).values() for name, about in found(run).items()},
         )
 
     def differences_from(self, earlier: RunSubject) -> list[str]:

@@ -110,7 +110,7 @@ class Timeouts(NamedTuple):
 
 
 class Headers(Mapping[str, str]):
-    """Header values by case-insensitive name. For a repeated header, this is the first value; see `getall`."""
+    """Header values by case-insensitive name. For a repeated header, this is the first value; `raw` has all."""
 
     def __init__(self, raw: RawHeaders) -> None:
         self.raw = raw
@@ -128,11 +128,6 @@ class Headers(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len({name.lower() for name, _ in self.raw})
-
-    def getall(self, name: str) -> list[str]:
-        """Return all values of a header in the order received, or an empty list if the header is missing."""
-        wanted = name.lower().encode("latin-1", "replace")
-        return [value.decode("latin-1") for each, value in self.raw if each.lower() == wanted]
 
     def __repr__(self) -> str:
         return f"Headers({dict(self)!r})"

@@ -9,11 +9,11 @@ from nemo_gym import paths
 from nemo_gym.cli import folders, printing
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import CommandSettings, EntrypointSettings
-from nemo_gym.config.packed import PREFIX
 from nemo_gym.config.without_model import load_without_model
 from nemo_gym.contract.environment import own_config
 from nemo_gym.errors import DataError
 from nemo_gym.launcher.environments import pip, run_installer
+from nemo_gym.packaging.installed import PREFIX
 from nemo_gym.packaging.wheel import build_wheel, described, read_wheel
 from nemo_gym.text import closest, counted
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
-from nemo_gym.config.packed import MANIFEST, PREFIX, PackedEnvironment, digests_of
 from nemo_gym.config.server_folders import ServerFolder
 from nemo_gym.contract.manifest import MANIFEST_FILE, Manifest, read_manifest
 from nemo_gym.errors import DataError, LaunchError
 from nemo_gym.launcher.environments import lines_for, run_installer
 from nemo_gym.launcher.requirements import Requirements
+from nemo_gym.packaging.installed import MANIFEST, PREFIX, PackedEnvironment, digests_of
 from nemo_gym.plugins import ENVIRONMENTS
 from nemo_gym.version import __version__
 

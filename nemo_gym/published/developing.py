@@ -1,4 +1,4 @@
-"""Commands that run the tests of this repository and reinstall it, for its developers."""
+"""Commands of NeMo Gym 0.7 that run the tests of this repository and reinstall it, for its developers."""
 
 from __future__ import annotations
 
