@@ -38,9 +38,11 @@ class Rollout:
     def roles(self) -> dict[str, Rollout]:
         """The part of each trainable role, by its agent's name, with its own reward; empty if there is only one role.
 
-        For example, a game of two players has two parts. The rollout itself has the response of the first player.
+        For example, a game of two players has two parts. The rollout itself has the response of the first player. The
+        rewards of roles that the environment grades at the end are in `role_rewards`, and None if it does not.
         """
-        parts = object_at(self.result, "roles")
+        rewards = object_at(self.result, "role_rewards")
+        parts = {name: {"reward": rewards.get(name), **part} for name, part in object_at(self.result, "roles").items()}
         return {name: Rollout({**self.result, **part}, part["reward"], None) for name, part in parts.items()}
 
     def trajectory(self) -> Trajectory:

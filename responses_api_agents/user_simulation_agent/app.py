@@ -38,6 +38,9 @@ class UserSimulationAgentConfig(ConversingAgentConfig):
     """The maximum number of turns of the user. Messages in the row's input do not count."""
     user_model_server: ModelServerRef | None = None
     """The model that plays the user. If it is not set, the user follows the script and the answers of the row."""
+    trains_user: bool = False
+    """Whether the result has the user's turns as the role `user`, for a trainer. The environment grades it in
+    `role_rewards` of the reply to `/verify`: `{user: 1.0}`."""
     user_prompt: PromptFile = Field(default=Path("prompts/user.md"), validate_default=True)
     """A template with `{persona}`, `{goal}`, `{facts}`, `{script}` and `{stop_marker}`; double any other braces."""
     user_responses_create_params: NeMoGymResponseCreateParamsNonStreaming = Field(
@@ -109,6 +112,7 @@ class UserSimulationAgent(ConversingAgent):
             "user_last_words": reaction.words,
             "user_usage": user.usage.model_dump(mode="json") if user.usage else None,
             "user_model": user.model,
+            **({"roles": {"user": user.role}} if self.config.trains_user and user.role else {}),
         }
         return conversation
 

@@ -16,7 +16,7 @@ from nemo_gym import (
     failure_of_reply,
 )
 from nemo_gym.grading import strip_reasoning
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.jsonl import JsonObject, loads_exact
 from responses_api_agents.user_simulation_agent.dialogue import Line
 from responses_api_agents.user_simulation_agent.languages import before
 from responses_api_agents.user_simulation_agent.users import Said, UserProfile
@@ -36,6 +36,8 @@ class UserModel:
         self.usage: Any = None
         self.model: str | None = None
         """The model's name in the latest response; None before the first response."""
+        self.role: JsonObject | None = None
+        """The parameters of the first request, and the latest response with the output of all of them."""
         self._client = client
         self._server = server
         self._instructions = instructions
@@ -78,12 +80,18 @@ class UserModel:
             response = NeMoGymResponse.model_validate_json(body)
         except ValidationError as error:
             raise self._failure(f"the model's reply is not a valid response: {error}") from error
+        self._add_turn(request, loads_exact(body))
         self.usage = accumulate_response_usage(self.usage, response.usage)
         self.model = response.model
         if response.incomplete_details is not None:
             # Reject a truncated answer, because it may lack the stop marker.
             raise self._failure(f"the model's answer was cut off ({response.incomplete_details.reason})")
         return response
+
+    def _add_turn(self, request: JsonObject, response: JsonObject) -> None:
+        known = self.role or {"responses_create_params": request, "response": {"output": []}}
+        output = [*known["response"]["output"], *response["output"]]
+        self.role = {**known, "response": {**response, "output": output}}
 
     def _failure(self, cause: str) -> ModelFailed:
         return ModelFailed(f"the simulated user '{self._server}': {cause}", server=self._server)

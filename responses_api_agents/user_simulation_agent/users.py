@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple, Protocol
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from nemo_gym import InvalidTask
+from nemo_gym.jsonl import JsonObject
 from responses_api_agents.user_simulation_agent.dialogue import Line
 from responses_api_agents.user_simulation_agent.languages import Word, check_visible, is_question
 
@@ -59,6 +60,10 @@ class SimulatedUser(Protocol):
     def model(self) -> str | None:
         """The name of the model that plays the user, or None if it is not known."""
 
+    @property
+    def role(self) -> JsonObject | None:
+        """The requests' parameters and the response with all turns of the model that plays the user, or None."""
+
 
 class ScriptedUser:
     """A user that replies to messages with keywords, and otherwise says the next line of its script.
@@ -70,6 +75,7 @@ class ScriptedUser:
 
     usage = None
     model = None
+    role = None
 
     def __init__(self, profile: UserProfile) -> None:
         self._profile = profile

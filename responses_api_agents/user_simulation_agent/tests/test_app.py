@@ -1,6 +1,7 @@
 """Conversations of a policy with a user, scripted or played by a model."""
 
 import pytest
+from pydantic import ConfigDict
 
 from nemo_gym import (
     BaseResponsesAPIModelConfig,
@@ -59,6 +60,12 @@ class Arena(SimpleResourcesServer):
 
     async def verify(self, body: BaseVerifyRequest, score: Score) -> float:
         return float(score.points)
+
+
+class Surveyed(BaseVerifyRequest):
+    model_config = ConfigDict(extra="allow")
+
+    roles: dict[str, JsonObject]
 
 
 class Model(SimpleResponsesAPIModel):
@@ -135,6 +142,33 @@ async def test_conversation_ends_with_satisfied_user(arena):
     assert graded.response.usage.total_tokens == 4 * 11
     # The user's message follows the answer to which it replies.
     assert asked_of(policy)[1][2:] == [("assistant", policy.asked[1]["input"][2]["content"]), ("user", "Three.")]
+
+
+class Survey(Arena):
+    """An environment that also grades the user: by the number of its messages."""
+
+    async def verify(self, body: Surveyed) -> dict[str, object]:
+        turns = body.roles["user"]["response"]["output"]
+        return {**body.model_dump(), "reward": 1.0, "role_rewards": {"user": -0.5 * len(turns)}}
+
+
+async def test_trained_user_is_a_role_with_the_reward_of_the_environment():
+    policy, user = model("policy_model", "How many?", "Done."), model("user_model", "Three.", "Bye. ###STOP###")
+    agent = agent_on(make_server(Survey, name="arena"), policy, user, user_model_server=USER, trains_user=True)
+    graded = await run(agent, **ROW)
+    part = graded.roles["user"]
+    said = [item["content"][0]["text"] for item in part["response"]["output"]]
+    assert said == ["Three.", "Bye. ###STOP###"]
+    assert part["responses_create_params"] == user.asked[0]
+    assert graded.role_rewards == {"user": -1.0}
+
+
+async def test_untrained_or_scripted_users_are_no_roles(arena):
+    policy, user = model("policy_model", "How many?", "Done."), model("user_model", "Bye. ###STOP###")
+    graded = await run(agent_on(arena, policy, user, user_model_server=USER), **ROW)
+    assert not hasattr(graded, "roles")
+    graded = await run(agent_on(arena, policy, trains_user=True), **ROW)
+    assert not hasattr(graded, "roles")
 
 
 async def test_user_begins_without_user_message_in_row(arena):
