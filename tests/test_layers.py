@@ -257,13 +257,15 @@ def test_only_one_room_knows_other_packages_and_their_tests() -> None:
 
 
 def test_only_names_and_two_readers_lead_to_that_room() -> None:
-    """Modules that import names lazily, or a reader of such data on demand, have the room's name as text."""
+    """Modules that import names or commands lazily, or a reader of such data, have the room's name as text."""
     leading = {
         module
         for module, path in MODULES.items()
         if part_of(module) not in {*ALIASES, "published"} and "published." in path.read_text("utf-8")
     }
-    assert leading == {"nemo_gym", "nemo_gym.capture.attachment", "nemo_gym.cli", "nemo_gym.config.foreign"}
+    assert leading == {
+        "nemo_gym", "nemo_gym.capture.attachment", "nemo_gym.cli", "nemo_gym.cli.commands", "nemo_gym.config.foreign",
+    }  # fmt: skip
 
 
 def test_import_paths_of_server_folders_use_their_hooks() -> None:

@@ -8,6 +8,7 @@ from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import PrepareBenchmarkSettings
 from nemo_gym.config.view import set_view, view_of
 from nemo_gym.config.without_model import load_without_model
+from nemo_gym.contract.offered_tools import tools_by_agent
 from nemo_gym.data.benchmarks import benchmarks_of, prepare_all
 from nemo_gym.data.obtain import Obtainer
 from nemo_gym.data.prepare import OWN_FILES, PreparationSettings, prepare
@@ -38,7 +39,12 @@ def _collate(program: str, words: list[str], *, writes_next_to_data: bool) -> in
     settings = settings_from(PreparationSettings, run.plain)
     obtainer = Obtainer(run, printing.note, may_download=settings.should_download, hub=settings.data_source)
     for made in prepare(
-        run, settings, obtainer.path_of, remade=obtainer.remade, writes_next_to_data=writes_next_to_data
+        run,
+        settings,
+        obtainer.path_of,
+        remade=obtainer.remade,
+        writes_next_to_data=writes_next_to_data,
+        tools_of=lambda agents: tools_by_agent(run, agents if settings.tools else [], printing.note),
     ):
         sources = ", ".join(map(str, made.datasets))
         printing.say(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -55,6 +55,8 @@ class PreparationSettings(BaseModel):
     """Replace earlier metrics that contradict the data."""
     task_data_validation: bool = False
     """Also check each row's own fields with the `TaskData` of its environment's `task_data.py`."""
+    tools: bool = True
+    """Add the environment's tools to rows that list none, for trainers and frameworks that read them there."""
 
 
 class Collated(NamedTuple):
@@ -75,11 +77,13 @@ def prepare(
     *,
     remade: Collection[Path] = (),
     writes_next_to_data: bool = False,
+    tools_of: Callable[[Sequence[str]], Mapping[str, Sequence[object]]] = lambda agents: {},
 ) -> list[Collated]:
     """Check, measure and collate every dataset of the mode's types.
 
     The metrics and the prepared rows of each dataset are written to `datasets/` in the output folder, or, with
     `writes_next_to_data`, next to the dataset. Metrics that are next to a dataset must agree with it in both cases.
+    `tools_of` returns the tools of agents, as a request lists them. Rows that list none get those of their agent.
     `remade` contains the files that `path_of` has made again. Their earlier metrics are replaced without a comparison.
 
     If a file is missing, a row is invalid, or metrics contradict earlier ones, raise `DataError` before collating
@@ -94,12 +98,13 @@ def prepare(
         _check_rows(path, own, own_kinds, run.agent_names, depth=depth)
     folder = None if writes_next_to_data else settings.output_dirpath / OWN_FILES
     _measure_all(datasets, folder, overwrite=settings.overwrite_metrics_conflicts, remade=remade)
+    tools = tools_of(list(dict.fromkeys(each.agent for each in datasets)))
     for path in dict.fromkeys(each.path for each in datasets):
         own = [each for each in datasets if each.path == path]
-        write_rows(_own_file(path, "_prepare.jsonl", folder), map(with_media, rows_of(own, copies=True)))
+        write_rows(_own_file(path, "_prepare.jsonl", folder), _prepared(own, tools))
     types = [type_ for type_ in TYPES_OF_MODE[settings.mode] if any(each.dataset.type == type_ for each in datasets)]
     return [
-        _collate(type_, [each for each in datasets if each.dataset.type == type_], settings.output_dirpath)
+        _collate(type_, [each for each in datasets if each.dataset.type == type_], settings.output_dirpath, tools)
         for type_ in types
     ]
 
@@ -259,9 +264,19 @@ def _has_outdated_metrics(path: Path, metrics: Path, dataset: DatasetConfig) -> 
     return bool(earlier != dataset.model_dump(mode="json")["prepare_args"])
 
 
-def _collate(type_: str, datasets: Sequence[AgentDataset], folder: Path) -> Collated:
+def _prepared(datasets: Sequence[AgentDataset], tools: Mapping[str, Sequence[object]]) -> Iterator[JsonObject]:
+    """Yield the rows as a trainer reads them: with prompts, media and tools, and as often as they are repeated."""
+    for row in map(with_media, rows_of(datasets, copies=True)):
+        if not row["responses_create_params"].get("tools") and (offered := tools.get(str(Row(row).agent))):
+            row["responses_create_params"] = {**row["responses_create_params"], "tools": offered}
+        yield row
+
+
+def _collate(
+    type_: str, datasets: Sequence[AgentDataset], folder: Path, tools: Mapping[str, Sequence[object]]
+) -> Collated:
     path, metrics = folder / f"{type_}.jsonl", folder / f"{type_}_metrics.json"
-    count = write_rows(path, map(with_media, rows_of(datasets, copies=True)))
+    count = write_rows(path, _prepared(datasets, tools))
     write_metrics(
         metrics, {"name": type_, "type": type_, "jsonl_fpath": str(path), **dataset_statistics(read_rows(path))}
     )
