@@ -3,73 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import re
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.frameworks.counting import CONFIGS, SAMPLING, add, counting_row
-from tests.frameworks.engine import MAX_MODEL_LEN, MODEL, decode
+from tests.frameworks.counting import COUNTED, ROWS, SAMPLING, add, counting_row, forgetful_row, ungraded_row
+from tests.frameworks.engine import decode
+from tests.frameworks.programs import block_of, python_with, report_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(1800)]
 
-REPOSITORY = Path(__file__).parents[2]
-PAGE = REPOSITORY / "docs" / "training" / "verl.md"
 TRAINER = Path(__file__).with_name("verl_trainer.py")
 SAMPLING_PARAMS = {**SAMPLING, "top_k": -1, "repetition_penalty": 1.0, "logprobs": True}
 TIMEOUT_S = 100.0
-LIMIT_S = 1700.0
-"""Its processes import torch and verl in two minutes of CPU, which other tests can stretch."""
-# Importing them would take a quarter of a minute.
-HAS_VERL = """
-from importlib.util import find_spec
-raise SystemExit(not all(map(find_spec, ("nemo_gym", "ray", "torch", "transfer_queue", "verl"))))
-"""
-FORGETFUL_AGENT = """
-from nemo_gym import ConversingAgent, NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
-
-
-class ForgetfulAgent(ConversingAgent):
-    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
-        raise NotImplementedError
-
-    async def converse(self, request, body, row, session):
-        conversation = await self.begin(row["responses_create_params"], session)
-        await self.answer(conversation)
-        before, conversation.response["output"] = conversation.said, []
-        conversation.hear("Again.")
-        await self.answer(conversation)
-        conversation.response["output"] = [*before, *conversation.said]
-        return conversation
-"""
-FORGETFUL_CONFIG = f"""
-forgetful:
-  responses_api_agents:
-    forgetful_agent:
-      entrypoint: app.py
-      resources_server: {{type: resources_servers, name: {CONFIGS[0].split("/")[1]}}}
-      model_server: {{type: responses_api_models, name: policy_model}}
-"""
-
-
-@pytest.fixture(scope="module")
-def run(shared_workplace):
-    """Yield the command that runs the counting environment without an endpoint, as the page starts it."""
-    shared_workplace.write("responses_api_agents/forgetful_agent/app.py", FORGETFUL_AGENT)
-    forgetful = shared_workplace.write("forgetful.yaml", FORGETFUL_CONFIG)
-    command = shared_workplace.start_servers(
-        f"+config_paths=[{','.join([*CONFIGS, str(forgetful)])}]", "+policy_base_url=http://127.0.0.1:9/v1",
-        "+policy_api_key=none", f"+policy_model_name={MODEL}", "+allow_policy_override=true",
-        "+model_endpoint_readiness_timeout_seconds=0",
-    )  # fmt: skip
-    yield command
-    command.end()
 
 
 @pytest.fixture
@@ -84,14 +32,10 @@ def in_thread():
     loop.close()
 
 
-def block_of_page(name):
-    return re.search(rf"```\w+ file={re.escape(name)}\n(.*?)```", PAGE.read_text(), re.DOTALL).group(1)
-
-
 def documented_rollouts(head):
     """Return the object that the documentation defines, connected to a run."""
     names: dict[str, type] = {}
-    exec(block_of_page("gym_rollouts.py"), names)
+    exec(block_of("verl.md", "gym_rollouts.py"), names)
     address = urlsplit(head)
     return names["GymRollouts"](address.hostname, address.port)
 
@@ -101,14 +45,8 @@ async def rollouts_of(gym, rows):
     return await asyncio.gather(*(gym.run(row, SAMPLING_PARAMS) for row in rows), return_exceptions=True)
 
 
-def ungraded_row():
-    row = counting_row("Done.")
-    del row["expected_count"]
-    return row
-
-
-def test_agent_loops_in_a_thread_run_samples(run, engine, in_thread):
-    gym = documented_rollouts(run.head)
+def test_agent_loops_in_a_thread_run_samples(open_run, engine, in_thread):
+    gym = documented_rollouts(open_run.head)
     samples = [counting_row(add(count), "Done.", goal=count if count < 4 else 0) for count in range(1, 5)]
     rows = [row | {"policy_base_url": f"{engine}/v1"} for row in [*samples, ungraded_row()]]
     *outputs, failure = in_thread(rollouts_of(gym, rows))
@@ -125,46 +63,23 @@ def test_agent_loops_in_a_thread_run_samples(run, engine, in_thread):
 
 
 @pytest.fixture(scope="module")
-def verl_python():
-    """Return the first interpreter that has verl: this one, $NEMO_GYM_VERL_PYTHON or that of `make verl`."""
-    candidates = [sys.executable, os.environ.get("NEMO_GYM_VERL_PYTHON"), REPOSITORY / ".venv-verl/bin/python"]
-    for candidate in filter(None, candidates):
-        if Path(candidate).is_file():
-            tried = subprocess.run([candidate, "-c", HAS_VERL], capture_output=True, check=False)
-            if tried.returncode == 0:
-                return candidate
-    pytest.skip("no Python with verl: run `make verl`, or set NEMO_GYM_VERL_PYTHON")
-
-
-COUNTED = '<call>increment_counter {"count": 1}</call>Done.'
-ROWS = [
-    counting_row(add(1), "Done.", goal=1),
-    counting_row(add(1), "Done.", goal=9),
-    counting_row("X" * MAX_MODEL_LEN),
-]
-"""A success, a rollout without reward, and one whose first prompt fills the context."""
+def python():
+    return python_with("verl", "nemo_gym", "ray", "torch", "transfer_queue", "verl")
 
 
 @pytest.fixture(scope="module")
-def steps(verl_python, run, engine, shared_workplace):
+def steps(python, open_run, engine, shared_workplace):
     """Return the results of a step of each of verl's trainers, with the modules of the page."""
     folder = shared_workplace.folder / "trainer"
     folder.mkdir()
     for name in ("gym_rollouts.py", "gym_agent_loop.py"):
-        (folder / name).write_text(block_of_page(name))
-    port = f"\n  port: {urlsplit(run.head).port}\n"
-    (folder / "gym_agent_loop.yaml").write_text(block_of_page("gym_agent_loop.yaml").rstrip() + port)
-    forgetful = counting_row(add(1), "Done.", goal=2)
-    forgetful["agent_ref"] |= {"name": "forgetful"}
+        (folder / name).write_text(block_of("verl.md", name))
+    port = f"\n  port: {urlsplit(open_run.head).port}\n"
+    (folder / "gym_agent_loop.yaml").write_text(block_of("verl.md", "gym_agent_loop.yaml").rstrip() + port)
+    given = {"v1": [*ROWS, forgetful_row(), ungraded_row()], "v0": ROWS}
     # Ray's worker processes find the modules by PYTHONPATH.
-    env = shared_workplace.env | {"PYTHONPATH": str(folder), "HF_HUB_OFFLINE": "1"}
-    finished = subprocess.run(
-        [verl_python, "-W", "ignore", TRAINER, urlsplit(engine).netloc], cwd=folder, env=env, capture_output=True,
-        input=json.dumps({"v1": [*ROWS, forgetful, ungraded_row()], "v0": ROWS}), text=True, timeout=LIMIT_S,
-        check=False,
-    )  # fmt: skip
-    assert finished.returncode == 0, f"{finished.stdout[-3000:]}\n{finished.stderr[-9000:]}"
-    return json.loads(finished.stdout.splitlines()[-1])
+    env = shared_workplace.env | {"PYTHONPATH": str(folder)}
+    return report_of(python, TRAINER, urlsplit(engine).netloc, given=given, folder=folder, env=env)
 
 
 def trained_text(sample):
