@@ -21,8 +21,8 @@ $(error $(VENV) was made in $(PLACE:/$(BIN)=), not here. Run `make clean`, then 
 endif
 endif
 
-.PHONY: demo train-demo dev docs wheel changelog rl verl engine test test-all test-bare test-litellm test-pages lint lock \
-    viewer borders borders-harbor borders-openenv borders-mcp borders-ors borders-textgames borders-verifiers \
+.PHONY: demo train-demo dev docs wheel changelog rl verl frameworks engine test test-all test-bare test-litellm test-pages \
+    lint lock viewer borders borders-harbor borders-openenv borders-mcp borders-ors borders-textgames borders-verifiers \
     borders-inspect agents clean
 
 demo: $(VENV)/.installed
@@ -115,6 +115,36 @@ $(VERL_VENV)/.installed: pyproject.toml
 	@$(PYTHON) -m venv $(VERL_VENV)
 	@$(call add,$(VERL_VENV)) "$(RL_TORCH)" -e . $(VERL_NEEDS)
 	@$(call add,$(VERL_VENV)) --no-deps verl==0.9.1
+	@touch $@
+
+# Install other trainers for the CPU, each in its own environment (1 GB), where tests/frameworks finds them. Their CPU
+# code imports only these packages. Some ask for Python 3.12, which only the code of ART needs.
+FRAMEWORKS := lightning miles openrlhf skyrl tinker art
+TRAINER_NEEDS := httpx numpy ray transformers
+.PHONY: $(FRAMEWORKS)
+frameworks: $(FRAMEWORKS)
+$(FRAMEWORKS): %: .venv-%/.installed
+
+.venv-art/.installed: MADE_WITH = $(HARBOR_PYTHON)
+.venv-art/.installed: NEEDS := openpipe-art==0.5.23 transformers
+.venv-lightning/.installed: NEEDS := $(TRAINER_NEEDS) fastapi httpx-retries hydra-core structlog \
+    tensordict==0.10.0 uvicorn
+.venv-lightning/.installed: ALONE := agentlightning==1.0.2 verl==0.9.1
+.venv-miles/.installed: NEEDS := $(TRAINER_NEEDS) tqdm
+.venv-miles/.installed: ALONE := miles-rl==0.0.2
+.venv-openrlhf/.installed: NEEDS := $(TRAINER_NEEDS) datasets peft pylatexenc torchdata
+.venv-openrlhf/.installed: ALONE := openrlhf==0.11.2
+.venv-skyrl/.installed: NEEDS := $(TRAINER_NEEDS) cloudpathlib datasets hydra-core jaxtyping loguru pybase64 skyrl-gym \
+    tensordict torchdata
+.venv-skyrl/.installed: ALONE := skyrl==0.4.0
+.venv-tinker/.installed: NEEDS := tinker==0.38.0 blobfile chz cloudpickle datasets pillow termcolor tiktoken
+.venv-tinker/.installed: ALONE := tinker-cookbook==0.6.1
+
+$(FRAMEWORKS:%=.venv-%/.installed): .venv-%/.installed: pyproject.toml
+	@$(or $(MADE_WITH),$(PYTHON)) -m venv .venv-$*
+	@$(call add,.venv-$*) "$(RL_TORCH)" -e . $(NEEDS)
+	@$(if $(ALONE),.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	    --ignore-requires-python $(ALONE))
 	@touch $@
 
 # Install the packages of other frameworks, each in its own environment, where tests/borders finds them.
@@ -262,6 +292,6 @@ lock:
 	    $(call pinned,requirements.lock requirements-dev.lock)
 
 clean:
-	rm -rf $(VENV) $(RL_VENV) $(VERL_VENV) $(ENGINE_VENV) $(HARBOR_VENV) $(OPENENV_VENV) $(ORS_VENV) $(TEXTGAMES_VENV) \
-	    $(VERIFIERS_VENV) $(INSPECT_VENV) $(MCP_NPM) $(AGENTS) $(LITELLM_VENV) results \
+	rm -rf $(VENV) $(RL_VENV) $(VERL_VENV) $(FRAMEWORKS:%=.venv-%) $(ENGINE_VENV) $(HARBOR_VENV) $(OPENENV_VENV) \
+	    $(ORS_VENV) $(TEXTGAMES_VENV) $(VERIFIERS_VENV) $(INSPECT_VENV) $(MCP_NPM) $(AGENTS) $(LITELLM_VENV) results \
 	    docs/_build dist

@@ -144,7 +144,7 @@ class Trajectory:
             "completion_ids": self.completion_ids,
             "logprobs": self.logprobs,
             "env_mask": self._trained_mask(),
-            "env_reward": None if self.is_masked else self.reward,
+            "env_reward": self._trained_reward(),
         }
 
     def as_verl(self) -> JsonObject:
@@ -154,9 +154,94 @@ class Trajectory:
             "response_ids": self.completion_ids,
             "response_mask": self._trained_mask(),
             "response_logprobs": self.logprobs,
-            "reward_score": None if self.is_masked else self.reward,
+            "reward_score": self._trained_reward(),
             "num_turns": len(self.turns),
         }
+
+    def as_slime(self) -> JsonObject:
+        """Return the fields of `Sample.from_dict` of slime and miles. A masked rollout is removed; its reward is None.
+
+        `weight_versions` has the versions of each turn as text.
+        """
+        versions = [version for turn in self.turns for version in dict.fromkeys(turn.versions)]
+        return {
+            "tokens": [*self.prompt_ids, *self.completion_ids],
+            "response_length": len(self.mask),
+            "loss_mask": self._trained_mask(),
+            "rollout_log_probs": self.logprobs,
+            "weight_versions": [str(version) for version in versions if version is not None],
+            "reward": self._trained_reward(),
+            "remove_sample": self.is_masked,
+            "status": "failed" if self.is_masked else "completed",
+        }
+
+    def as_skyrl(self) -> JsonObject:
+        """Return one entry of each list of SkyRL's `GeneratorOutput`. The reward of a masked rollout is None."""
+        return {
+            "prompt_token_ids": self.prompt_ids,
+            "response_ids": self.completion_ids,
+            "loss_masks": self._trained_mask(),
+            "rollout_logprobs": self.logprobs,
+            "rewards": self._trained_reward(),
+        }
+
+    def as_openrlhf(self) -> JsonObject:
+        """Return the response of OpenRLHF's `AgentExecutorBase.execute`, without the prompt and the label.
+
+        A masked rollout has no `action_ranges`, and its reward is None.
+        """
+        ranges = [(len(prompt), len(prompt) + len(turn.sampled_ids)) for prompt, turn in self._calls()]
+        return {
+            "observation_tokens": [*self.prompt_ids, *self.completion_ids],
+            "action_ranges": [] if self.is_masked else ranges,
+            "rollout_log_probs": [0.0] * len(self.prompt_ids) + self.logprobs,
+            "reward": self._trained_reward(),
+            "scores": self._trained_reward(),
+            "truncated": False,
+            "extra_logs": {},
+        }
+
+    def as_tinker(self) -> list[JsonObject]:
+        """Return the fields of the tinker cookbook's `Transition` for each turn, without the reward of the rollout.
+
+        The caller has to convert `ob` and `ac`. The cookbook does not train on the turns of a masked rollout.
+        """
+        metrics = {"parse_error_masked": 1.0} if self.is_masked else {}
+        return [
+            {
+                "ob": prompt,
+                "ac": {"tokens": turn.sampled_ids, "maybe_logprobs": turn.log_probs},
+                "reward": 0.0,
+                "episode_done": turn is self.turns[-1],
+                "metrics": metrics,
+            }
+            for prompt, turn in self._calls()
+        ]
+
+    def as_art(self) -> list[JsonObject]:
+        """Return the fields of a `Choice` for each turn, for the `messages_and_choices` of ART's `Trajectory`.
+
+        The caller has to convert them. For a masked rollout, the list is empty, because ART does not know masks.
+        """
+        choices: list[JsonObject] = []
+        for prompt, turn in [] if self.is_masked else self._calls():
+            pairs = zip(turn.sampled_ids, turn.log_probs, strict=True)
+            tokens = [{"token": f"token_id:{token}", "logprob": each, "top_logprobs": []} for token, each in pairs]
+            choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": ""}}
+            ids = {"prompt_token_ids": prompt, "token_ids": turn.sampled_ids}
+            choices.append(choice | ids | {"logprobs": {"content": tokens}})
+        return choices
+
+    def _trained_reward(self) -> float | None:
+        return None if self.is_masked else self.reward
+
+    def _calls(self) -> Iterator[tuple[list[int], Turn]]:
+        """Yield each turn with the whole prompt of its call."""
+        prompt: list[int] = []
+        for turn in self.turns:
+            prompt = prompt + turn.context_ids
+            yield prompt, turn
+            prompt = prompt + turn.sampled_ids
 
     def _trained_mask(self) -> list[int]:
         mask = self.mask

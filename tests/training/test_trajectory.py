@@ -175,6 +175,14 @@ def test_masked_rollout_keeps_its_tokens_and_reason(fields, reason):
     assert trajectory.as_verl()["response_mask"] == ([0] * 5 if reason else [1, 1, 0, 0, 1])
     assert trajectory.as_trl()["env_reward"] == (None if reason else 0.5)
     assert trajectory.as_nemo_rl()["instance_config"] == {"mask_sample": reason is not None}
+    sample, response = trajectory.as_slime(), trajectory.as_openrlhf()
+    assert (sample["loss_mask"], sample["remove_sample"], sample["status"], sample["reward"]) == (
+        ([0] * 5, True, "failed", None) if reason else ([1, 1, 0, 0, 1], False, "completed", 0.5)
+    )
+    assert (response["action_ranges"], response["reward"]) == (([], None) if reason else ([(2, 4), (6, 7)], 0.5))
+    assert trajectory.as_skyrl()["loss_masks"] == sample["loss_mask"]
+    assert [turn["metrics"] for turn in trajectory.as_tinker()] == [{"parse_error_masked": 1.0} if reason else {}] * 2
+    assert len(trajectory.as_art()) == (0 if reason else 2)
 
 
 def test_failed_rollout_has_no_reward():
@@ -186,6 +194,8 @@ def test_failed_rollout_has_no_reward():
     }  # fmt: skip
     assert trajectory.as_verl()["reward_score"] is None
     assert trajectory.as_nemo_rl()["message_log"] == []
+    assert (trajectory.as_tinker(), trajectory.as_art()) == ([], [])
+    assert (trajectory.as_slime()["tokens"], trajectory.as_openrlhf()["observation_tokens"]) == ([], [])
 
 
 def test_reward_components_are_kept():
@@ -214,6 +224,42 @@ def test_trl_and_verl_receive_prompt_and_completion():
     assert trajectory.as_verl() == {
         "prompt_ids": [1, 2], "response_ids": [3, 4, 5, 6, 7], "response_mask": [1, 1, 0, 0, 1],
         "response_logprobs": [-3.0, -4.0, 0.0, 0.0, -7.0], "reward_score": 0.5, "num_turns": 2,
+    }  # fmt: skip
+
+
+def test_slime_openrlhf_and_skyrl_receive_one_sequence():
+    first = said([1, 2], [3, 4], sampling_spans=[span(1, 0.0, weight_version="3"), span(1, 1.0, weight_version="4")])
+    second = said([1, 2, 3, 4, 5, 6], [7], sampling_spans=[span(1, 2.0, weight_version="4")])
+    trajectory = trajectory_of(result_of(first, TOOL, second, reward=0.5))
+    log_probs = [-3.0, -4.0, 0.0, 0.0, -7.0]
+    assert trajectory.as_slime() == {
+        "tokens": [1, 2, 3, 4, 5, 6, 7], "response_length": 5, "loss_mask": [1, 1, 0, 0, 1],
+        "rollout_log_probs": log_probs, "weight_versions": ["3", "4", "4"], "reward": 0.5, "remove_sample": False,
+        "status": "completed",
+    }  # fmt: skip
+    assert trajectory.as_openrlhf() == {
+        "observation_tokens": [1, 2, 3, 4, 5, 6, 7], "action_ranges": [(2, 4), (6, 7)],
+        "rollout_log_probs": [0.0, 0.0, *log_probs], "reward": 0.5, "scores": 0.5, "truncated": False,
+        "extra_logs": {},
+    }  # fmt: skip
+    assert trajectory.as_skyrl() == {
+        "prompt_token_ids": [1, 2], "response_ids": [3, 4, 5, 6, 7], "loss_masks": [1, 1, 0, 0, 1],
+        "rollout_logprobs": log_probs, "rewards": 0.5,
+    }  # fmt: skip
+
+
+def test_tinker_and_art_receive_each_turn():
+    trajectory = trajectory_of(TWO_TURNS)
+    assert trajectory.as_tinker() == [
+        {"ob": [1, 2], "ac": {"tokens": [3, 4], "maybe_logprobs": [-3.0, -4.0]}, "reward": 0.0, "episode_done": False,
+         "metrics": {}},
+        {"ob": [1, 2, 3, 4, 5, 6], "ac": {"tokens": [7], "maybe_logprobs": [-7.0]}, "reward": 0.0,
+         "episode_done": True, "metrics": {}},
+    ]  # fmt: skip
+    assert trajectory.as_art()[1] == {
+        "index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": ""},
+        "prompt_token_ids": [1, 2, 3, 4, 5, 6], "token_ids": [7],
+        "logprobs": {"content": [{"token": "token_id:7", "logprob": -7.0, "top_logprobs": []}]},
     }  # fmt: skip
 
 
