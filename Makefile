@@ -170,9 +170,15 @@ $(OPENENV_VENV)/.installed:
 	@$(call add,$(OPENENV_VENV)) openenv==0.10.0
 	@touch $@
 
-# The servers of MCP's authors. They need Node.
+# The servers of MCP's authors, which need Node, and version 1 of the SDK, with which nemo_gym works, too.
 MCP_NPM := .npm-mcp
-borders-mcp: $(MCP_NPM)/.installed
+MCP1_VENV := .venv-mcp1
+borders-mcp: $(MCP_NPM)/.installed $(MCP1_VENV)/.installed
+
+$(MCP1_VENV)/.installed: pyproject.toml
+	@$(PYTHON) -m venv $(MCP1_VENV)
+	@$(call add,$(MCP1_VENV)) -e . mcp==1.28.1
+	@touch $@
 
 $(MCP_NPM)/.installed:
 	@npm install --silent --no-audit --no-fund --prefix $(MCP_NPM) $(addsuffix @2026.8.31, \
