@@ -57,10 +57,10 @@ def add(words: list[str]) -> int:
         hint = f" Did you mean '{wheel.parent / guess}'?" if guess else " 'ng env pack' builds one from a folder."
         raise DataError(f"{wheel}: there is no such file.{hint}")
     packed = read_wheel(wheel)
-    for name in sorted({"/".join(file.split("/")[:2]) for file in packed.files}):
-        others = [each for each in paths.find_all(name, Path.is_dir) if f"{PREFIX}{packed.name}" not in each.parts]
+    for name in packed.files:
+        others = [each for each in paths.find_all(name, Path.is_file) if f"{PREFIX}{packed.name}" not in each.parts]
         if others:
-            raise DataError(f"{wheel}: its folder {name} exists already, at {others[0]}. Rename or remove that one.")
+            raise DataError(f"{wheel}: its file {name} exists already, at {others[0]}. Rename or remove that folder.")
     install = pip("install", sys.executable, {})
     run_installer([*install, str(wheel.resolve())], Path.cwd())
     # Without this step, an installed package of the same version would keep its changed files. Caches are not used,

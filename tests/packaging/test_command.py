@@ -133,7 +133,7 @@ def test_changed_wheel_is_rejected(fresh, wheel, tmp_path, name, said):
 def test_names_that_exist_and_files_that_do_not_are_explained(project, wheel):
     workplace, _ = project
     taken = workplace.run("ng", "env", "add", f"dist/{WHEEL}")
-    assert (taken.code, "its folder resources_servers/sums exists already, at " in taken.err) == (1, True)
+    assert (taken.code, "its file resources_servers/sums/README.md exists already, at " in taken.err) == (1, True)
     missing = workplace.run("ng", "env", "add", f"dist/{WHEEL.replace('sums', 'suns')}")
     assert missing.err.endswith(f"there is no such file. Did you mean 'dist/{WHEEL}'?\n")
     no_wheel = workplace.run("ng", "env", "add", "resources_servers/sums/app.py")
