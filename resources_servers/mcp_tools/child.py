@@ -52,9 +52,13 @@ class Child:
         """
         pipes = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE, "limit": self.most_bytes}
         env = {**get_default_environment(), **self.env}
-        process = await asyncio.create_subprocess_exec(
-            *self.command, env=env, cwd=self.folder, start_new_session=True, **pipes
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self.command, env=env, cwd=self.folder, start_new_session=True, **pipes
+            )
+        except FileNotFoundError as error:
+            # With uvloop, the error does not name the file.
+            raise FileNotFoundError(f"the program '{self.command[0]}' was not found. Install it") from error
         to_session, heard = anyio.create_memory_object_stream[SessionMessage | Exception]()
         said, from_session = anyio.create_memory_object_stream[SessionMessage]()
         async with to_session, heard, said, from_session, anyio.create_task_group() as tasks:

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym import SESSION_ID_KEY, SimpleResourcesServer
-from nemo_gym.errors import SignatureError
+from nemo_gym.errors import ConfigError
 from nemo_gym.servers.resources import listed_tools, store_of
 from nemo_gym.web.app import add_within_session
 from nemo_gym.web.in_process import Answer, answer_of, whole_body
@@ -28,20 +28,20 @@ SERVERS: TypeAdapter[McpServers] = TypeAdapter(McpServers)
 
 
 def add_to(app: FastAPI, server: SimpleResourcesServer) -> None:
-    """Add the tools of the server's `mcp_servers` to its app. Raise `SignatureError` for unusable settings."""
+    """Add the tools of the server's `mcp_servers` to its app. Raise `ConfigError` for unusable settings."""
     config = server.config
     paths = {str(getattr(route, "path", "")) for route in app.routes}
     if "/step" in paths:
-        raise SignatureError(f"mcp_servers: {config.name} is a game with the route /step. Remove the setting")
+        raise ConfigError(f"{config.name}: mcp_servers: a game with the route /step has no tools. Remove the setting.")
     try:
         limits = Limits.model_validate(config.mcp_limits, extra="forbid")
     except ValidationError as error:
         known = ", ".join(Limits.model_fields)
-        raise SignatureError(f"mcp_limits.{_first(error)}. The limits of {config.name} may be {known}") from error
+        raise ConfigError(f"{config.name}: mcp_limits.{_first(error)}. The limits are {known}.") from error
     try:
         servers = SERVERS.validate_python(config.mcp_servers)
     except ValidationError as error:
-        raise SignatureError(f"mcp_servers.{_first(error)}. Correct the block of {config.name}") from error
+        raise ConfigError(f"{config.name}: mcp_servers.{_first(error)}. Correct the block.") from error
     offered = Offered(config.name, servers, limits, rows_may_add=config.rows_may_add_servers)
     taken = frozenset(path.removeprefix("/") for path in paths)
     add_within_session(app, Middleware(JoinedTools, server=server, offered=offered, taken=taken))

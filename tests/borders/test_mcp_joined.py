@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym import BaseVerifyRequest, EnvironmentFailed, InvalidTask, SessionState, SimpleResourcesServer, tool
-from nemo_gym.errors import SignatureError
+from nemo_gym.errors import ConfigError
 from nemo_gym.jsonl import read_rows
 from nemo_gym.rollouts.run_record import read_record
 from nemo_gym.testing import FakeModel, call, make_server, run, serving
@@ -157,7 +157,7 @@ async def test_broken_server_fails_the_rollout_and_earns_no_reward(kind, setting
     ],
 )
 async def test_unusable_settings_are_rejected_at_start(settings, said):
-    with pytest.raises(SignatureError, match="counter") as failed:
+    with pytest.raises(ConfigError, match="counter: ") as failed:
         async with serving(make_server(CounterServer, name="counter", **settings)):
             pass
     assert said in str(failed.value)

@@ -117,7 +117,7 @@ async def test_tool_that_breaks_fails_the_rollout(kind, problem, settings):
         (stub("exits"), "its exit code is 1; no such option", {}),
         (stub("pages"), "has more than 100 pages", {}),
         (stub("schema"), "tools.0.inputSchema.properties", {}),
-        ("no-such-program --now", "FileNotFoundError", {}),
+        ("no-such-program --now", "the program 'no-such-program' was not found", {}),
     ],
 )
 async def test_server_that_cannot_be_used_fails_the_rollout(server, problem, settings):
