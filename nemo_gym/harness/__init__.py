@@ -1,7 +1,7 @@
 """Run programs as agents, in a sandbox. They call the model and the tools themselves, through a gateway."""
 
 from nemo_gym.harness.exchange import Exchange, task_text, types_without_text
-from nemo_gym.harness.gateway import Gateway, ToolAddress
+from nemo_gym.harness.gateway import Gateway, ToolAddress, Translated
 from nemo_gym.harness.program import Program, ProgramRun
 from nemo_gym.harness.record import ClaimRules, OnClaims
 from nemo_gym.harness.work import Done, Work
@@ -9,5 +9,5 @@ from nemo_gym.harness.workspace import Collected, Limits, Workspace
 
 __all__ = [
     "ClaimRules", "Collected", "Done", "Exchange", "Gateway", "Limits", "OnClaims", "Program",
-    "ProgramRun", "ToolAddress", "Work", "Workspace", "task_text", "types_without_text",
+    "ProgramRun", "ToolAddress", "Translated", "Work", "Workspace", "task_text", "types_without_text",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ import asyncio
 import contextvars
 import secrets
 import socket
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -33,7 +33,7 @@ from nemo_gym.harness.record import Record, record_of
 from nemo_gym.harness.tool_results import ToolResult, results_of
 from nemo_gym.http.reply import Reply, too_large
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.responses import sum_of_counts
+from nemo_gym.schemas.responses import RESPONSES_PATH, sum_of_counts
 from nemo_gym.schemas.shapes import Item
 from nemo_gym.web.shutdown import answering
 
@@ -44,7 +44,8 @@ KEEP_ALIVE_S = 3600
 MCP_PATH = "/mcp"
 PASSED_ON = ("accept", "mcp-protocol-version", "mcp-session-id", "anthropic-version", "anthropic-beta")
 """Headers of the program's requests that are forwarded to the servers."""
-SERVER_ERROR, BAD_GATEWAY, NOT_FOUND, TOO_MANY, WRONG_METHOD, TOO_LARGE = 500, 502, 404, 429, 405, 413
+BAD_REQUEST, NOT_FOUND, WRONG_METHOD, TOO_LARGE, TOO_MANY = 400, 404, 405, 413, 429
+SERVER_ERROR, BAD_GATEWAY = 500, 502
 JSON = "application/json"
 
 
@@ -55,6 +56,14 @@ class ToolAddress:
     server: str
     path: str = MCP_PATH
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class Translated(NamedTuple):
+    """A call of another model API, as a call of the Responses API."""
+
+    request: bytes
+    answer: Callable[[int, bytes], tuple[bytes, str]]
+    """A function that converts the status and the body of the answer to a body and its media type."""
 
 
 class Recorded(NamedTuple):
@@ -97,6 +106,8 @@ class Gateway:
     graded_conversation: Graded = "first"
     environment_tools: Collection[str] = ()
     """The names of the environment's tools."""
+    translate: Callable[[str, str, bytes], Translated | None] = lambda path, query, body: None
+    """A function that translates a POST to another route, from its path, query and body. It may raise `DataError`."""
 
     exchanges: list[Exchange] = field(default_factory=list)
     """The answered model calls, in the order of their answers."""
@@ -186,6 +197,15 @@ class Gateway:
             return _json(200, {"object": "list", "data": [{"id": self.model_name, "object": "model", "created": 0}]})
         if path in ("", "/v1") and method in ("GET", "HEAD"):
             return _json(200, {})
+        if method == "POST":
+            try:
+                call = self.translate(path, request.url.query, await _body_of(request))
+            except DataError as error:
+                return _error(BAD_REQUEST, str(error))
+            if call is not None:
+                answer = await self._ask_model(RESPONSES_PATH, call.request, _passed_on(request.headers))
+                body, media_type = call.answer(answer.status_code, bytes(answer.body))
+                return Response(body, answer.status_code, media_type=media_type)
         routes = [*DIALECTS, "/v1/models", *([MCP_PATH] if self.tools else [])]
         return _error(NOT_FOUND, f"{method} {path} is not available here. The routes are: {', '.join(routes)}")
 

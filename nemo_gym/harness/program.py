@@ -56,6 +56,8 @@ class Program:
             "OPENAI_API_KEY": values["api_key"],
             "ANTHROPIC_BASE_URL": values["anthropic_base_url"],
             "ANTHROPIC_API_KEY": values["api_key"],
+            "GOOGLE_GEMINI_BASE_URL": values["gemini_base_url"],
+            "GEMINI_API_KEY": values["api_key"],
             "NEMO_GYM_MODEL": values["model"],
             "NEMO_GYM_MCP_URL": values["mcp_url"],
         }

@@ -63,6 +63,7 @@ class Work:
                         "model": gateway.model_name,
                         "openai_base_url": f"{url}/v1",
                         "anthropic_base_url": url,
+                        "gemini_base_url": url,
                         "api_key": PLACEHOLDER,
                         "mcp_url": f"{url}/mcp" if gateway.tools else "",
                         "workdir": spec.workdir or "",

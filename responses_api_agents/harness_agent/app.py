@@ -1,4 +1,4 @@
-"""The agent for programs. It runs any program that calls an OpenAI or Anthropic API, and has the result verified."""
+"""The agent for programs. It runs one that calls an OpenAI, Anthropic or Gemini API, and has the result verified."""
 
 import asyncio
 import os
@@ -43,6 +43,7 @@ from nemo_gym.harness import (
 from nemo_gym.harness.workspace import filled_in
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.sandbox import SandboxProvider, SandboxResources, SandboxSpec, create_provider, resolve_provider_config
+from responses_api_agents.harness_agent import gemini
 from responses_api_agents.harness_agent.archives import PACKED, TaskFiles, TaskSandbox, packed, unpacked, unpacking
 
 RESPONSES_PATH = "/v1/responses"
@@ -68,11 +69,11 @@ class SandboxLimits(BaseModel):
 
 class HarnessAgentConfig(ConversingAgentConfig):
     command: list[str] = Field(min_length=1)
-    """The program and its arguments. The placeholders `{prompt}`, `{model}`, `{openai_base_url}`,
-    `{anthropic_base_url}`, `{api_key}`, `{mcp_url}` and `{workdir}` are replaced here, in `env` and in `files`.
+    """The program and its arguments. The placeholders `{prompt}`, `{model}`, `{openai_base_url}`, `{api_key}`,
+    `{anthropic_base_url}`, `{gemini_base_url}`, `{mcp_url}` and `{workdir}` are replaced here, in `env` and `files`.
     `{program_folder}` is replaced here and in `env`."""
     env: dict[str, str] = Field(default_factory=dict)
-    """Environment variables of the program. The agent adds the base URLs and keys for OpenAI and Anthropic clients."""
+    """Environment variables of the program. The agent adds the base URLs and keys for clients of the three APIs."""
     files: dict[str, Path] = Field(default_factory=dict)
     """Files to copy into the program's workspace: each path in the workspace → the path of a file on this machine."""
     program_folder: Path | None = None
@@ -194,6 +195,7 @@ class HarnessAgent(ConversingAgent):
             task=prompt,
             graded_conversation=self.config.graded_conversation,
             environment_tools=[str(tool.get("name")) for tool in conversation.params["tools"]] if tools else [],
+            translate=gemini.translated,
         )
         keep_if_failed(gateway.items)
         with self._kept(task) as kept_at:

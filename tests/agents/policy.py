@@ -21,13 +21,13 @@ from tests.endpoint.program import serve
 
 Json = dict[str, Any]
 WRONG, RIGHT = "return a - b", "return a + b"
-RUN = "python3 test_calc.py && ls -A ~ && touch ~/left-$(echo behind)"
+RUN = "python3 test_calc.py && ls -A ~ && touch ~/left-'behind'"
 """Run the test, list what an earlier rollout may have left, and leave the file `left-behind`."""
 PATHS = ("file_path", "filePath", "absolute_path", "path")
 OLD, NEW = ("old_string", "oldString", "oldText"), ("new_string", "newString", "newText")
 COMMANDS = ("command", "cmd")
 READERS = ("Read", "read", "read_file")
-EDITORS = ("Edit", "edit")
+EDITORS = ("Edit", "edit", "replace")
 SHELLS = ("Bash", "bash", "run_shell_command", "exec_command", "shell_command", "shell")
 BLOCK = f"calc.py\n```python\n<<<<<<< SEARCH\n    {WRONG}\n=======\n    {RIGHT}\n>>>>>>> REPLACE\n```\n"
 COMMANDS_FOR = {

@@ -25,8 +25,8 @@ LIMIT_S = 900.0
 """A program starts in seconds, but some need a hundred times as long on a busy machine."""
 FILES = {"calc.py": "def add(a, b):\n    return a - b\n", "test_calc.py": TEST}
 PROGRAMS = {"claude-code": "claude", "codex": "codex", "opencode": "opencode", "mini-swe-agent": "mini",
-            "qwen-code": "qwen", "pi": "pi", "aider": "aider"}  # fmt: skip
-WITH_MCP = ("claude-code", "codex", "opencode", "qwen-code")
+            "qwen-code": "qwen", "gemini-cli": "gemini", "pi": "pi", "aider": "aider"}  # fmt: skip
+WITH_MCP = ("claude-code", "codex", "opencode", "qwen-code", "gemini-cli")
 WITHOUT_SHELL = ("aider",)
 ENVIRONMENT = """
 repair:
@@ -163,7 +163,7 @@ async def test_program_that_hangs_has_no_reward(policy, name):
         await run(agent_of(name, policy, timeout_s=30), **row)
 
 
-@pytest.mark.parametrize("name", [param(each) for each in ("claude-code", "codex", "pi", "qwen-code")])
+@pytest.mark.parametrize("name", [param(each) for each in ("claude-code", "codex", "pi", "qwen-code", "gemini-cli")])
 async def test_program_that_dies_has_no_reward(policy, name):
     row, _ = row_of("Kill your parent process.")
     with pytest.raises(AgentFailed, match="ended with exit code"):

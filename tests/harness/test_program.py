@@ -9,7 +9,9 @@ from nemo_gym.harness.exchange import Exchange
 from nemo_gym.sandbox import SandboxExecResult
 from nemo_gym.sandbox.providers.base import TIMED_OUT, TIMED_OUT_CODE
 
-VALUES = dict.fromkeys(("openai_base_url", "anthropic_base_url", "api_key", "model", "mcp_url"), "x")
+VALUES = dict.fromkeys(
+    ("openai_base_url", "anthropic_base_url", "gemini_base_url", "api_key", "model", "mcp_url"), "x"
+)
 
 
 class SlowSandbox:
