@@ -207,7 +207,8 @@ $(TEXTGAMES_VENV)/.installed:
 # Install coding agents, each in a folder of its own (300 to 600 MB), where the configs of harness_agent and tests/agents
 # find them. Those from npm need Node 20; Qwen Code brings its own.
 AGENTS := .agents
-NPM_AGENTS := agents-claude-code agents-codex agents-opencode agents-qwen-code agents-gemini-cli agents-pi
+NPM_AGENTS := agents-claude-code agents-codex agents-opencode agents-qwen-code agents-gemini-cli agents-pi \
+    agents-acp
 PIP_AGENTS := agents-mini-swe-agent agents-aider
 agents-claude-code: PACKAGES := @anthropic-ai/claude-code@2.1.332
 agents-codex: PACKAGES := @openai/codex@0.171.0
@@ -216,6 +217,7 @@ agents-qwen-code: PACKAGES := @qwen-code/qwen-code@0.24.4 \
     node-linux-$(if $(filter aarch64,$(shell uname -m)),arm64,x64)@22.23.5
 agents-gemini-cli: PACKAGES := @google/gemini-cli@0.61.0
 agents-pi: PACKAGES := @mariozechner/pi-coding-agent@0.73.1
+agents-acp: PACKAGES := @agentclientprotocol/claude-agent-acp@0.101.0
 agents-mini-swe-agent: PACKAGES := mini-swe-agent==2.4.6
 agents-aider: PACKAGES := aider-chat==0.86.2
 .PHONY: $(NPM_AGENTS) $(PIP_AGENTS)

@@ -110,7 +110,7 @@ class GenerateContent(_Given):
 
 
 def translated(path: str, query: str, body: bytes) -> Translated | None:
-    """Translate a call of Gemini's API. Return None for other paths. Raise `DataError` if it has no equivalent."""
+    """Translate a call of Gemini's API. Return None for other paths. Raise `DataError` if it cannot be expressed."""
     found = ROUTE.fullmatch(path)
     if found is None:
         return None
@@ -209,7 +209,7 @@ class _History:
     def __init__(self) -> None:
         self._numbers = count(1)
         self._open: deque[tuple[str, str]] = deque()
-        """The id and the name of each call without an id that has no result yet."""
+        """The id and the name of each call without an id that waits for its result."""
 
     def items(self, contents: Iterable[Content]) -> Iterator[JsonObject]:
         for content in contents:
@@ -239,13 +239,13 @@ class _History:
         if (result := part.function_response) is not None:
             call_id = result.id or self._id_of(result.name)
             return {"type": "function_call_output", "call_id": call_id, "output": _output(result)}
-        kind = next(iter(part.model_extra or ()), "no content")
+        kind = next(iter(part.model_extra or ()), "nothing in it")
         raise DataError(f"a part has {kind}, which the Responses API does not support")
 
     def _id_of(self, name: str) -> str:
         found = next((each for each in self._open if each[1] == name), None)
         if found is None:
-            raise DataError(f"the functionResponse of {name} has no id, and there is no call that it answers")
+            raise DataError(f"the functionResponse of {name} lacks an id, and does not follow a call of that name")
         self._open.remove(found)
         return found[0]
 

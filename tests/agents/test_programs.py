@@ -28,6 +28,17 @@ PROGRAMS = {"claude-code": "claude", "codex": "codex", "opencode": "opencode", "
             "qwen-code": "qwen", "gemini-cli": "gemini", "pi": "pi", "aider": "aider"}  # fmt: skip
 WITH_MCP = ("claude-code", "codex", "opencode", "qwen-code", "gemini-cli")
 WITHOUT_SHELL = ("aider",)
+QWEN_SETTINGS = {
+    "tools": {"toolSearch": {"enabled": False}}, "ui": {"enableFollowupSuggestions": False},
+    "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
+}  # fmt: skip
+QWEN = f"mkdir ~/.qwen; echo '{json.dumps(QWEN_SETTINGS)}' > ~/.qwen/settings.json; qwen --acp"
+ACP = {
+    "claude": ("acp", "claude-agent-acp", "acp_mode=default"),
+    "gemini": ("gemini-cli", "gemini --acp --skip-trust", "acp_auth=gemini-api-key"),
+    "qwen": ("qwen-code", QWEN, "acp_auth=openai"),
+}
+"""Agents that are called with the Agent Client Protocol: their folder, command, and another setting."""
 ENVIRONMENT = """
 repair:
   resources_servers:
@@ -41,8 +52,17 @@ numbers = itertools.count(1)
 
 def param(name):
     is_there = (INSTALLED / name / "bin" / PROGRAMS[name]).exists()
+    return _param(name, name, is_there)
+
+
+def acp_param(name):
+    folder, command, _ = ACP[name]
+    return _param(f"acp-{name}", folder, (INSTALLED / folder / "bin" / command.split("; ")[-1].split()[0]).exists())
+
+
+def _param(value, name, is_there):
     reason = f"{name} is not installed: run `make agents-{name}`"
-    return pytest.param(name, marks=pytest.mark.skipif(not is_there, reason=reason))
+    return pytest.param(value, marks=pytest.mark.skipif(not is_there, reason=reason))
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +87,12 @@ def collected(workplace, policy, name, rows, *words):
     """Run rows with the program, in servers of their own, and return the results in the order of the rows."""
     workplace.write(f"{name}_rows.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
     output = workplace.folder / "results" / f"{name}_{len(rows)}.jsonl"
+    agent = [name]
+    if name.startswith("acp-"):
+        folder, command, setting = ACP[name.removeprefix("acp-")]
+        agent = ["acp", f"+acp_folder={INSTALLED / folder}", f"+acp_command={json.dumps(command)}", f"+{setting}"]
     finished = workplace.run(
-        "ng", "eval", "run", *words, "--agent-type", f"harness_agent/{name}",
+        "ng", "eval", "run", *words, "--agent-type", *(f"harness_agent/{agent[0]}", *agent[1:]),
         "--model-type", "vllm_model/vllm_model_for_training", "--input", f"{name}_rows.jsonl",
         "--output", str(output), "--concurrency", "2", "--max-attempts", "1",
         f"+policy_base_url={policy}/v1", "+policy_api_key=none", "+policy_model_name=policy", timeout_s=LIMIT_S,
@@ -77,7 +101,7 @@ def collected(workplace, policy, name, rows, *words):
     return sorted(rows_of(output), key=lambda row: row["_ng_task_index"])
 
 
-@pytest.mark.parametrize("name", [param(each) for each in PROGRAMS])
+@pytest.mark.parametrize("name", [*map(param, PROGRAMS), *map(acp_param, ACP)])
 def test_program_repairs_a_file_and_its_tokens_are_captured(shared_workplace, policy, name):
     folder = shared_workplace.folder
     shutil.copytree(HERE / "repair", folder / "resources_servers/repair", dirs_exist_ok=True)
@@ -108,13 +132,24 @@ def test_program_repairs_a_file_and_its_tokens_are_captured(shared_workplace, po
         assert all("the test passed" in json.dumps(each["response"]["output"]) for each in results[:2])
 
 
-@pytest.mark.parametrize("name", [param(each) for each in WITH_MCP])
+@pytest.mark.parametrize("name", [*map(param, WITH_MCP), *map(acp_param, ACP)])
 def test_program_calls_the_environments_tools(shared_workplace, policy, name):
     row, mark = row_of("How is the weather in Porto?")
     (result,) = collected(shared_workplace, policy, name, [row], "--environment", "example_mcp_weather",
                           "--agent", "example_mcp_weather_harness_agent")  # fmt: skip
     assert result["reward"] == 1.0, calls_for(policy, mark)[0]["tools"]
     assert result["program"]["claimed_answers"] == 0
+
+
+@pytest.mark.parametrize("name", [acp_param("gemini")])
+def test_agent_of_acp_lacks_permission_to_edit(shared_workplace, policy, name):
+    config = shared_workplace.folder / "resources_servers/repair/configs/repair.yaml"
+    shutil.copytree(HERE / "repair", config.parents[1], dirs_exist_ok=True)
+    shared_workplace.write(str(config.relative_to(shared_workplace.folder)), ENVIRONMENT)
+    row, _ = row_of("Repair calc.py, so that its test passes.")
+    words = ("--config", str(config), "+acp_allows=read,search")
+    (result,) = collected(shared_workplace, policy, name, [row], *words)
+    assert (result["reward"], result["workspace"]["files"]["calc.py"]) == (0.0, FILES["calc.py"])
 
 
 HARBOR = """

@@ -1,4 +1,4 @@
-"""Gemini's API for programs: what a call asks of the model, and the answer that the program gets."""
+"""Gemini's API for programs: the request that the model gets, and the answer that the program gets."""
 
 import json
 
@@ -165,8 +165,8 @@ def test_signatures_of_others_are_ignored(signature):
         ({}, "contents: Field required"),
         ({"contents": [{"parts": [{"text": 1}]}]}, r"contents.0.parts.0.text: Input should be a valid string"),
         ({"contents": [{"parts": [{"executableCode": {}}]}]}, "a part has executableCode"),
-        ({"contents": [{"parts": [{}]}]}, "a part has no content"),
-        ({"contents": [{"parts": [{"functionResponse": {"name": "go"}}]}]}, "the functionResponse of go has no id"),
+        ({"contents": [{"parts": [{}]}]}, "a part has nothing in it"),
+        ({"contents": [{"parts": [{"functionResponse": {"name": "go"}}]}]}, "the functionResponse of go lacks an id"),
         ({"contents": [], "tools": [{"googleSearch": {}}]}, "tool googleSearch: "),
         ({"contents": [], "generationConfig": {"candidateCount": 2}}, "candidateCount is 2"),
     ],
