@@ -209,7 +209,7 @@ $(TEXTGAMES_VENV)/.installed:
 AGENTS := .agents
 NPM_AGENTS := agents-claude-code agents-codex agents-opencode agents-qwen-code agents-gemini-cli agents-pi \
     agents-acp
-PIP_AGENTS := agents-mini-swe-agent agents-aider
+PIP_AGENTS := agents-mini-swe-agent agents-aider agents-openhands
 agents-claude-code: PACKAGES := @anthropic-ai/claude-code@2.1.332
 agents-codex: PACKAGES := @openai/codex@0.171.0
 agents-opencode: PACKAGES := opencode-ai@1.18.33
@@ -220,6 +220,8 @@ agents-pi: PACKAGES := @mariozechner/pi-coding-agent@0.73.1
 agents-acp: PACKAGES := @agentclientprotocol/claude-agent-acp@0.101.0
 agents-mini-swe-agent: PACKAGES := mini-swe-agent==2.4.6
 agents-aider: PACKAGES := aider-chat==0.86.2
+agents-openhands: PACKAGES := openhands==1.16.0
+agents-openhands: PYTHON := python3.12
 .PHONY: $(NPM_AGENTS) $(PIP_AGENTS)
 agents: $(NPM_AGENTS) $(PIP_AGENTS)
 

@@ -28,7 +28,7 @@ OLD, NEW = ("old_string", "oldString", "oldText"), ("new_string", "newString", "
 COMMANDS = ("command", "cmd")
 READERS = ("Read", "read", "read_file")
 EDITORS = ("Edit", "edit", "replace")
-SHELLS = ("Bash", "bash", "run_shell_command", "exec_command", "shell_command", "shell")
+SHELLS = ("Bash", "bash", "run_shell_command", "exec_command", "shell_command", "shell", "terminal")
 BLOCK = f"calc.py\n```python\n<<<<<<< SEARCH\n    {WRONG}\n=======\n    {RIGHT}\n>>>>>>> REPLACE\n```\n"
 COMMANDS_FOR = {
     "Wait for ten minutes.": "python3 -c 'import time; time.sleep(600)'",
@@ -47,7 +47,8 @@ def arguments_for(schema: Json, values: dict[tuple[str, ...], str]) -> Json:
     found: Json = {name: value for names, value in values.items() for name in names if name in properties}
     for name in set(schema.get("required") or ()) - set(found):
         kind = properties[name].get("type")
-        found[name] = {"boolean": False, "string": "Run the test", "number": 1, "integer": 1}[kind]
+        defaults = {"boolean": False, "string": "Run the test", "number": 1, "integer": 1}
+        found[name] = properties[name].get("enum", [defaults.get(kind)])[0]
     if properties.get("command", {}).get("type") == "array":
         found["command"] = ["sh", "-c", found["command"]]
     return found
@@ -82,7 +83,11 @@ def answer(body: Json) -> Json:
             return calling(messages, shell, arguments_for(tools[shell], {COMMANDS: command}))
     if weather := next((name for name in tools if name.endswith("get_weather")), None):
         results = [text_of(each) for each in messages if each["role"] == "tool"]
-        return said(results[-1]) if results else calling(messages, weather, {"city": "Porto"})
+        return (
+            said(results[-1])
+            if results
+            else calling(messages, weather, arguments_for(tools[weather], {("city",): "Porto"}))
+        )
     ends_with_a_command = SUBMIT in task
     if "Change nothing." in task:
         return submitted(messages) if ends_with_a_command else said("I leave it as it is.")

@@ -25,8 +25,9 @@ LIMIT_S = 900.0
 """A program starts in seconds, but some need a hundred times as long on a busy machine."""
 FILES = {"calc.py": "def add(a, b):\n    return a - b\n", "test_calc.py": TEST}
 PROGRAMS = {"claude-code": "claude", "codex": "codex", "opencode": "opencode", "mini-swe-agent": "mini",
-            "qwen-code": "qwen", "gemini-cli": "gemini", "pi": "pi", "aider": "aider"}  # fmt: skip
-WITH_MCP = ("claude-code", "codex", "opencode", "qwen-code", "gemini-cli")
+            "qwen-code": "qwen", "gemini-cli": "gemini", "pi": "pi", "aider": "aider",
+            "openhands": "openhands"}  # fmt: skip
+WITH_MCP = ("claude-code", "codex", "opencode", "qwen-code", "gemini-cli", "openhands")
 WITHOUT_SHELL = ("aider",)
 QWEN_SETTINGS = {
     "tools": {"toolSearch": {"enabled": False}}, "ui": {"enableFollowupSuggestions": False},
@@ -71,6 +72,18 @@ def policy(run_endpoint):
         yield url
 
 
+def words_for(name):
+    """Return the options that choose an agent."""
+    if name.startswith("acp-"):
+        folder, command, setting = ACP[name.removeprefix("acp-")]
+        return ["--agent-type", "harness_agent/acp", f"+acp_folder={INSTALLED / folder}",
+                f"+acp_command={json.dumps(command)}", f"+{setting}"]  # fmt: skip
+    if name == "openhands":
+        home = (INSTALLED / name / "pyvenv.cfg").read_text().split("home = ")[1].splitlines()[0]
+        return ["--agent-type", f"harness_agent/{name}", f"+openhands_python={Path(home).parent}"]
+    return ["--agent-type", f"harness_agent/{name}"]
+
+
 def row_of(task):
     """Return a row whose task has a number, by which the policy's calls for it are found, and that number."""
     mark = f"(task {next(numbers):04})"
@@ -87,12 +100,8 @@ def collected(workplace, policy, name, rows, *words):
     """Run rows with the program, in servers of their own, and return the results in the order of the rows."""
     workplace.write(f"{name}_rows.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
     output = workplace.folder / "results" / f"{name}_{len(rows)}.jsonl"
-    agent = [name]
-    if name.startswith("acp-"):
-        folder, command, setting = ACP[name.removeprefix("acp-")]
-        agent = ["acp", f"+acp_folder={INSTALLED / folder}", f"+acp_command={json.dumps(command)}", f"+{setting}"]
     finished = workplace.run(
-        "ng", "eval", "run", *words, "--agent-type", *(f"harness_agent/{agent[0]}", *agent[1:]),
+        "ng", "eval", "run", *words, *words_for(name),
         "--model-type", "vllm_model/vllm_model_for_training", "--input", f"{name}_rows.jsonl",
         "--output", str(output), "--concurrency", "2", "--max-attempts", "1",
         f"+policy_base_url={policy}/v1", "+policy_api_key=none", "+policy_model_name=policy", timeout_s=LIMIT_S,
@@ -138,7 +147,8 @@ def test_program_calls_the_environments_tools(shared_workplace, policy, name):
     (result,) = collected(shared_workplace, policy, name, [row], "--environment", "example_mcp_weather",
                           "--agent", "example_mcp_weather_harness_agent")  # fmt: skip
     assert result["reward"] == 1.0, calls_for(policy, mark)[0]["tools"]
-    assert result["program"]["claimed_answers"] == 0
+    # OpenHands adds an argument to each tool, so that results are not recognized.
+    assert result["program"]["claimed_answers"] == (name == "openhands")
 
 
 @pytest.mark.parametrize("name", [acp_param("gemini")])
@@ -169,7 +179,7 @@ def test_program_plays_a_task_folder_of_harbor(shared_workplace, policy, name):
         shared_workplace.write(f"harbor_tasks/{name}/{path}", text)
     output = shared_workplace.folder / "results" / f"harbor_{name}.jsonl"
     finished = shared_workplace.run(
-        "ng", "eval", "run", "--from", f"harbor:harbor_tasks/{name}", "--agent-type", f"harness_agent/{name}",
+        "ng", "eval", "run", "--from", f"harbor:harbor_tasks/{name}", *words_for(name),
         "--model-type", "vllm_model", "--output", str(output), "--max-attempts", "1",
         f"+policy_base_url={policy}/v1", "+policy_api_key=none", "+policy_model_name=policy", timeout_s=LIMIT_S,
     )  # fmt: skip
@@ -191,7 +201,7 @@ def agent_of(name, policy, **settings):
     return make_server(HarnessAgent, servers=servers, **{**given, **settings})
 
 
-@pytest.mark.parametrize("name", [param(each) for each in PROGRAMS if each not in WITHOUT_SHELL])
+@pytest.mark.parametrize("name", [param(each) for each in PROGRAMS if each not in (*WITHOUT_SHELL, "openhands")])
 async def test_program_that_hangs_has_no_reward(policy, name):
     row, _ = row_of("Wait for ten minutes.")
     with pytest.raises(AgentFailed, match="did not end within 30 s and was killed"):
