@@ -1,9 +1,9 @@
-"""The servers of the counter game, with a policy that speaks Chat Completions, and the game's tasks."""
+"""The servers of an example, with a policy that speaks Chat Completions, and the tasks of the counter game."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +40,19 @@ def endpoint(url: str) -> dict[str, Any]:
     }
 
 
+def counter_servers(policy: dict[str, Any], environment: str = CONFIG) -> AbstractContextManager[str]:
+    """Start the servers of a counter, whose agent ends a rollout after two turns."""
+    agent = {"responses_api_agents": {"simple_agent": {"max_steps": 2}}}
+    return servers_of({**policy, f"{Path(environment).stem}_simple_agent": agent}, environment)
+
+
 @contextmanager
-def counter_servers(policy: dict[str, Any], environment: str = CONFIG) -> Iterator[str]:
+def servers_of(policy: dict[str, Any], environment: str) -> Iterator[str]:
     """Start environment, agent and model server, and yield the address of their head server."""
     settings = {
         **policy,
         "config_paths": [environment, *policy["config_paths"]],
         "head_server": {"host": "127.0.0.1", "port": 0},
-        f"{Path(environment).stem}_simple_agent": {"responses_api_agents": {"simple_agent": {"max_steps": 2}}},
     }
     with RunHelper() as servers:
         servers.start(

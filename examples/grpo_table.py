@@ -1,9 +1,10 @@
 """GRPO without torch: train a table of logits in three environments, and draw its learning curve.
 
-    python examples/grpo_table.py [--steps 15] [--mix example_session_state_mgmt=0.5 mcqa=0.25 grl_sokoban=0.25]
+    python examples/grpo_table.py [--steps 12] [--mix example_session_state_mgmt=0.5 mcqa=0.25 grl_sokoban=0.25]
 
-Only the policy is a toy. Environments, model server and client are those of a real training run, with exact token ids
-and log-probabilities. The same seed gives the same curve.
+Only the policy is a toy: a table memorises, so it never learns the held-out tasks. `treasure_hunt.py` trains a policy
+that does. Environments, model server and client are those of a real training run, with exact token ids and
+log-probabilities. The same seeds give the same curves.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 from rich.console import Console
-from table.curve import Curves, draw
+from table.curve import Curves, draw, of_seeds, picture
 from table.policy import Prefix, TablePolicy, served
 from table.tasks import TASK_SETS
 
@@ -37,32 +38,51 @@ MODEL_SERVER = "responses_api_models/vllm_model/configs/vllm_model_for_training.
 MIX = ("example_session_state_mgmt=0.5", "mcqa=0.25", "grl_sokoban=0.25")
 ENVIRONMENTS = {tasks.agent: name for name, tasks in TASK_SETS.items()}
 ALL = "all rollouts"
+HELD_OUT = "held-out tasks"
 LARGEST_DIFFERENCE = 1e-9
 
 
-def train(options: argparse.Namespace, console: Console) -> Curves:
-    """Train a policy. Return the mean reward of all rollouts and of each environment, step by step."""
+def train_all(options: argparse.Namespace, console: Console) -> list[Curves]:
+    """Train one policy after the other, each with another seed, on the same servers."""
+    policy = TablePolicy()
+    with served(policy) as policy_url, environments(options.mix, policy_url) as head:
+        return [train(policy, head, seed, options, console) for seed in options.seeds]
+
+
+def train(policy: TablePolicy, head: str, seed: int, options: argparse.Namespace, console: Console) -> Curves:
+    """Train a policy from the beginning. Return the mean rewards of each step, also on tasks that are held out."""
     shares = {TASK_SETS[name].agent: share for name, share in options.mix.items()}
-    rows = mixed({TASK_SETS[name].agent: TASK_SETS[name].rows() for name in options.mix}, shares, options.seed)
-    policy, checked = TablePolicy(), 0
-    curves: Curves = {name: [] for name in (ALL, *options.mix)}
+    rows = mixed({TASK_SETS[name].agent: TASK_SETS[name].trained_on() for name in options.mix}, shares, seed)
+    policy.forget()
+    checked, curves = 0, Curves({name: [] for name in (ALL, HELD_OUT, *options.mix)})
     with (
-        served(policy) as policy_url,
-        environments(options.mix, policy_url) as head,
-        SyncTrainingClient(head, failed_rollouts="raise", record=options.record) as client,
+        SyncTrainingClient(head, failed_rollouts="raise", record=options.record(seed)) as client,
+        SyncTrainingClient(head, failed_rollouts="raise") as evaluation,
     ):
-        console.print(f"step   reward of {ALL:23}  {'  '.join(options.mix)}", soft_wrap=True)
+        console.print(f"step   reward of {ALL:23}  {HELD_OUT}  {'  '.join(options.mix)}", soft_wrap=True)
         for step in range(1, options.steps + 1):
             begun = time.monotonic()
-            batch = [with_seed(row, options.seed, step, at) for at, row in enumerate(islice(rows, options.tasks))]
+            batch = [with_seed(row, seed, step, at) for at, row in enumerate(islice(rows, options.tasks))]
             groups = list(client.rollouts(batch, options.group))
             checked += check_log_probs(policy, groups)
-            learn(policy, groups, options.learning_rate)
             record(step, groups, curves)
+            curves[HELD_OUT].append((step, held_out_reward(evaluation, options, seed, step)))
+            learn(policy, groups, options.learning_rate)
             client.set_policy()  # the weights were replaced in place
             console.print(progress(step, curves, time.monotonic() - begun), highlight=False, soft_wrap=True)
-    console.print(f"All {checked:,} captured log-probabilities were those of the policy.")
+    console.print(f"seed {seed}: all {checked:,} captured log-probabilities were those of the policy.")
     return curves
+
+
+def held_out_reward(client: SyncTrainingClient, options: argparse.Namespace, seed: int, step: int) -> float:
+    """Return the mean reward on tasks that are never trained on, with the shares of the mix."""
+    weighted = 0.0
+    for name, share in options.mix.items():
+        agent = {"agent_ref": {"name": TASK_SETS[name].agent}}
+        rows = [with_seed(row | agent, seed, step, -1 - at) for at, row in enumerate(TASK_SETS[name].held_out())]
+        groups = client.rollouts(rows, max(1, options.group // 4))
+        weighted += share * statistics.fmean(reward for group in groups for reward in group.rewards)
+    return weighted / sum(options.mix.values())
 
 
 @contextmanager
@@ -159,25 +179,21 @@ def share_of(word: str) -> tuple[str, float]:
 def options_of(words: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=15, help="training steps (default: 15)")
+    parser.add_argument("--steps", type=int, default=12, help="training steps (default: 12)")
     parser.add_argument("--tasks", type=int, default=16, help="tasks of each step (default: 16)")
-    parser.add_argument("--group", type=int, default=32, help="rollouts of each task (default: 32)")
-    parser.add_argument("--learning-rate", type=float, default=0.4, help="default: 0.4")
-    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument("--group", type=int, default=24, help="rollouts of each task (default: 24)")
+    parser.add_argument("--learning-rate", type=float, default=0.5, help="default: 0.5")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the trainings (default: 0 1 2)")
     parser.add_argument("--mix", type=share_of, nargs="+", default=[share_of(word) for word in MIX],
                         metavar="ENVIRONMENT=SHARE", help=f"default: {' '.join(MIX)}")  # fmt: skip
-    parser.add_argument("--output", type=Path, default=Path("results/train_demo.svg"),
+    parser.add_argument("--output", type=picture, default="results/train_demo.svg",
                         help="the picture (default: results/train_demo.svg)")  # fmt: skip
     options = parser.parse_args(words)
     if min(options.steps, options.tasks, options.group) < 1:
         parser.error("--steps, --tasks and --group must be at least 1")
-    try:
-        # Before the training, so that its curve is not lost.
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.open("ab").close()
-    except OSError as error:
-        parser.error(f"--output {options.output} cannot be written ({error.strerror})")
-    options.record = options.output.with_name(f"{options.output.stem}_{time.strftime('%Y%m%d_%H%M%S')}.jsonl")
+    options.seeds = list(dict.fromkeys(options.seeds))
+    begun = time.strftime("%Y%m%d_%H%M%S")
+    options.record = lambda seed: options.output.with_name(f"{options.output.stem}_{begun}_seed{seed}.jsonl")
     options.mix = {name: share for name, share in options.mix if share}
     return options
 
@@ -186,14 +202,17 @@ def main(words: Sequence[str] | None = None) -> int:
     """Train, and draw the curves."""
     options = options_of(words)
     try:
-        curves = train(options, Console())
-        draw(curves, f"Reward of a table policy trained with GRPO, {options.group} rollouts per task", options.output)
+        runs = train_all(options, Console())
+        # No policy has learned anything before its first step.
+        random = statistics.fmean(curves[ALL][0][1] for curves in runs)
+        title = f"Reward of a table policy trained with GRPO, {options.group} rollouts per task{of_seeds(runs)}"
+        draw(runs, title, options.output, random=random)
     except (UserError, RolloutError) as error:
         print(error, file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
     print(f"learning curve: {options.output}")
     # Without an activated virtual environment, `ng` is not on the PATH.
-    print(f"look: {os.path.relpath(Path(sys.executable).with_name('ng'))} view {options.record}")
+    print(f"look: {os.path.relpath(Path(sys.executable).with_name('ng'))} view {options.record(options.seeds[-1])}")
     return 0
 
 

@@ -1,11 +1,13 @@
-"""A tiny Llama with random weights and its tokenizer, both made here, for the counter of example_session_state_mgmt.
+"""A tiny Llama with random weights and its tokenizer, both made here. Nothing is downloaded.
 
-Each tool call is one token, so that a random model sometimes calls the right tool. Nothing is downloaded.
+Without other words, they are for the counter of example_session_state_mgmt. Each tool call is one token, so that a
+random model sometimes calls the right tool.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import torch
 from counter_servers import TARGETS
@@ -52,14 +54,16 @@ def call_token(count: int) -> str:
     return f"{CALL_BEGINS}{json.dumps(call)}{CALL_ENDS}"
 
 
-def make_tokenizer() -> PreTrainedTokenizerFast:
-    """Return a tokenizer that splits at spaces, with one token for each call."""
-    calls = [call_token(count) for count in TARGETS]
-    vocabulary = [PAD, UNKNOWN, END, *ROLES, *WORDS]
+CALLS = [call_token(count) for count in TARGETS]
+
+
+def make_tokenizer(words: Sequence[str] = WORDS, ends: Sequence[str] = CALLS) -> PreTrainedTokenizerFast:
+    """Return a tokenizer that splits at spaces. `ends` are tokens that end a turn, such as calls."""
+    vocabulary = [PAD, UNKNOWN, END, *ROLES, *words]
     model = Tokenizer(WordLevel({word: number for number, word in enumerate(vocabulary)}, UNKNOWN))
     model.pre_tokenizer = WhitespaceSplit()
     model.add_special_tokens([AddedToken(word) for word in (PAD, END, *ROLES)])
-    model.add_tokens([AddedToken(call, normalized=False) for call in calls])
+    model.add_tokens([AddedToken(end, normalized=False) for end in ends])
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=model, pad_token=PAD, unk_token=UNKNOWN, eos_token=END, padding_side="left"
     )
@@ -68,16 +72,15 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def make_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
-    """Return a model with random weights. Its turn ends with `<end>` or with a call."""
+def make_model(tokenizer: PreTrainedTokenizerFast, seed: int, ends: Sequence[str] = CALLS) -> LlamaForCausalLM:
+    """Return a model with random weights. Its turn ends with `<end>` or with one of `ends`."""
     set_seed(seed)
     # Such a small model computes faster in one thread.
     torch.set_num_threads(1)
-    ends = [tokenizer.eos_token_id, *tokenizer.convert_tokens_to_ids([call_token(count) for count in TARGETS])]
     config = LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2,
         num_key_value_heads=2, max_position_embeddings=128, pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=None, eos_token_id=ends,
+        bos_token_id=None, eos_token_id=[tokenizer.eos_token_id, *tokenizer.convert_tokens_to_ids(list(ends))],
     )  # fmt: skip
     model = LlamaForCausalLM(config)
     model.generation_config.pad_token_id = tokenizer.pad_token_id

@@ -207,7 +207,9 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1
     if given.output:
         given.output.parent.mkdir(parents=True, exist_ok=True)
-        draw(curves_of(rewards), f"Reward of a tiny Llama trained with GRPO, {BATCH} rollouts per step", given.output)
+        draw(
+            [curves_of(rewards)], f"Reward of a tiny Llama trained with GRPO, {BATCH} rollouts per step", given.output
+        )
     first, last = (sum(part) / len(part) for part in (rewards[:5], rewards[-5:]))
     print(f"mean reward of the first 5 steps: {first:.2f}, of the last 5: {last:.2f}")
     return 0 if last > first else 1

@@ -67,6 +67,11 @@ class TablePolicy:
         self._streams: dict[tuple[int, Prefix], random.Random] = {}
         """The random numbers of this step."""
 
+    def forget(self) -> None:
+        """Become the policy that has not learned anything."""
+        self._logits.clear()
+        self._streams.clear()
+
     def log_probs(self, prefix: Prefix) -> dict[int, float]:
         """Return the log-probability of each token that may follow a prefix from which a token was sampled."""
         logits = self._logits[prefix]

@@ -16,6 +16,14 @@ class TaskSet(NamedTuple):
     settings: JsonObject
     """Overrides of the environment's config."""
 
+    def held_out(self) -> list[JsonObject]:
+        """Return the tasks that are never trained on: each fourth."""
+        return self.rows()[::4]
+
+    def trained_on(self) -> list[JsonObject]:
+        """Return the other tasks."""
+        return [row for number, row in enumerate(self.rows()) if number % 4]
+
 
 def counters() -> list[JsonObject]:
     """Return tasks of one prompt: the counter's initial value can only be found out with a tool."""
