@@ -63,7 +63,9 @@ class PolicyServer:
             Route("/v1/models", self._models),
         ]
         app = Starlette(routes=routes, lifespan=self._lifespan)
-        self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=10))
+        # Idle connections stay open, because a call may reuse one at the moment of its close on a busy machine.
+        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=10, timeout_keep_alive=600)
+        self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._listener],), daemon=True)
 
     @property

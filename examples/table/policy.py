@@ -28,6 +28,8 @@ WORDS = [f"\\boxed{{{letter}}}" for letter in "ABCD"] + ["Up", "Down", "Left", "
 """All messages that the policy can write."""
 NUMBERS = [str(number) for number in range(-4, 5)]
 """All arguments that it can pass to a tool."""
+KEEP_ALIVE_S = 600
+"""Seconds that idle connections stay open. On a busy machine, a call may reuse one at the moment of its close."""
 
 Prefix = tuple[int, ...]
 """All tokens of a conversation before the one to predict."""
@@ -198,7 +200,9 @@ def _completion(prompt: list[int], turn: list[Sampled], message: JsonObject) -> 
 def served(policy: TablePolicy) -> Iterator[str]:
     """Serve a policy from a thread of this process and yield the endpoint's address."""
     with socket.create_server(("127.0.0.1", 0), backlog=4096) as listener:
-        server = uvicorn.Server(uvicorn.Config(Endpoint(policy).app, lifespan="off", log_level="warning"))
+        app = Endpoint(policy).app
+        config = uvicorn.Config(app, lifespan="off", log_level="warning", timeout_keep_alive=KEEP_ALIVE_S)
+        server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],), name="policy")
         thread.start()
         try:
