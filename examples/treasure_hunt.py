@@ -1,8 +1,8 @@
-"""Train a tiny Llama to find treasures, some of them in places of which it has never heard.
+"""Train a tiny Llama to find treasures. It also learns the tasks on which it is never trained.
 
     python examples/treasure_hunt.py [--steps 120] [--seeds 0 1 2] [--output results/treasure_hunt.svg]
 
-A game has up to four turns: in each, the policy reads where it is and where the treasure is, and walks one step. A
+A game has up to four turns: in each, the policy reads its own place and that of the treasure, and walks one step. A
 quarter of all pairs of places is held out: the policy is tested on them, but never trained. Rollouts go on while it is
 trained, as in `async_grpo.py`. Each training is a run that `ng view` opens, with the versions of its policy.
 """
