@@ -32,7 +32,7 @@ def add_to(app: FastAPI, server: SimpleResourcesServer) -> None:
     config = server.config
     paths = {str(getattr(route, "path", "")) for route in app.routes}
     if "/step" in paths:
-        raise ConfigError(f"{config.name}: mcp_servers: a game with the route /step has no tools. Remove the setting.")
+        raise ConfigError(f"{config.name}: mcp_servers: games with the route /step cannot use it. Remove it.")
     try:
         limits = Limits.model_validate(config.mcp_limits, extra="forbid")
     except ValidationError as error:
