@@ -68,6 +68,7 @@ def train(policy: TablePolicy, head: str, seed: int, options: argparse.Namespace
             record(step, groups, curves)
             curves[HELD_OUT].append((step, held_out_reward(evaluation, options, seed, step)))
             learn(policy, groups, options.learning_rate)
+            client.note(step=step)
             client.set_policy()  # the weights were replaced in place
             console.print(progress(step, curves, time.monotonic() - begun), highlight=False, soft_wrap=True)
     console.print(f"seed {seed}: all {checked:,} captured log-probabilities were those of the policy.")

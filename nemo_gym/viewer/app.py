@@ -10,6 +10,7 @@ from pathlib import Path
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
@@ -30,6 +31,7 @@ def create_app(library: Library, access: Access, *, control: Control) -> FastAPI
     """Return the application for the runs of a library. `control` sends requests to running collections."""
     app = api_of(library, control)
     app.mount("/", StaticFiles(directory=PAGE, html=True))
+    app.add_middleware(GZipMiddleware, compresslevel=6)
     app.add_middleware(AccessControl, access=access)
     return app
 

@@ -149,7 +149,7 @@ class _Reader:
             "call_id": call_id,
             "arguments": shortened(_parsed(given)),
             "result": None if result is None else self._parts(result),
-            "failed": bool(item.get("error")) or item.get("status") == "failed",
+            "failed": is_failed(item),
             "turn": turn,
             "seconds": self._seconds_of_call.get(call_id),
         }
@@ -164,7 +164,7 @@ class _Reader:
             return False
         call, output = waiting.popleft(), item.get("output")
         call["result"] = self._parts(output)
-        call["failed"] = call["failed"] or item.get("status") == "failed" or _is_failure(output)
+        call["failed"] = call["failed"] or is_failed(item)
         return True
 
     def _add_other(self, item: Item, turn: int | None) -> None:
@@ -226,8 +226,14 @@ def _parsed(arguments: object) -> object:
     return arguments if isinstance(arguments, str) and len(arguments) > LARGEST_VALUE else parsed(arguments)
 
 
-def _is_failure(output: object) -> bool:
-    """Return whether a tool's result is an error message of nemo_gym, or a JSON object with a field `error`."""
+def is_failed(item: Item) -> bool:
+    """Return whether a call or its result is a failure.
+
+    Such a result is an error message of nemo_gym, or a JSON object with a field `error`.
+    """
+    if item.get("error") or item.get("status") == "failed":
+        return True
+    output = item.get("output")
     if not isinstance(output, str):
         return False
     if output.startswith(FAILED_RESULTS):

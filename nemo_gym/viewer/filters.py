@@ -49,6 +49,8 @@ class Filter:
     tier: Several[str] = ()
     server: Several[str] = ()
     tool: Several[str] = ()
+    tool_failed: bool | None = None
+    """Whether a call of one of the tools failed, or of any tool if `tool` is empty."""
     reward_min: Bound | None = None
     reward_max: Bound | None = None
     steps_min: Bound | None = None

@@ -1,4 +1,4 @@
-"""The overview of a run: rewards, heat map, failures, progress, distributions, components and metrics."""
+"""The overview of a run: rewards, heat map, failures, progress, distributions and components; and its metrics."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 import mmap
 import re
 import sqlite3
-from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, pairwise
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
@@ -18,7 +18,6 @@ from nemo_gym.errors import DataError
 from nemo_gym.metrics.intervals import mean_interval
 from nemo_gym.metrics.meanings import meaning_of
 from nemo_gym.records.conversation import object_at
-from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.run_record import RunRecord
 from nemo_gym.schemas.row import Row
 from nemo_gym.viewer.filters import Filter
@@ -31,10 +30,15 @@ from nemo_gym.viewer.timeline import moment_of
 
 BINS = 20
 MOST_CAUSES = 100
+MOST_METRICS = 300
 MOST_MESSAGE = 2000
 MEASURED = ("steps", "input_tokens", "output_tokens", "seconds", "model_seconds", "tool_seconds")
-MOST_ROWS = 200
-MOST_REPEATS = 64
+MOST_ROWS, MOST_REPEATS = 200, 64
+"""The maximum number of squares of the heat map in each direction, if each task has a row."""
+MOST_SQUARES = 1000
+"""The maximum number of squares if the repeats of a task share one."""
+MOST_SAMPLED = 20_000
+"""From this number of rollouts on, distributions are those of a sample, and intervals use the mean of each task."""
 LARGEST_METRICS = 4 << 20
 """If a metrics file has more than this many bytes, its metrics per task are skipped. The viewer does not show them."""
 CLOCKS_DIFFER_S = 60.0
@@ -52,74 +56,110 @@ def overview_of(run: RunView, filter: Filter, *, is_cancelled: Callable[[], bool
         return {
             **run.index.kept(db, selected, "overview", lambda: _overview(run, db, selected)),
             "progress": run.index.kept(db, selected, "progress", lambda: progress_of(db, selected, run.record)),
-            "metrics": metrics_of(run.files) if run.index.allows(run.files.metrics) else [],
         }
 
 
 def _overview(run: RunView, db: sqlite3.Connection, selected: Selected) -> Mapping[str, object]:
+    scores = _scores(db, selected)
+    total, is_planned = scores.outcomes.total(), run.files.materialized.exists()
+    every = -(-total // MOST_SAMPLED) or 1
     return {
-        "counts": _counts(db, selected, is_planned=run.files.materialized.exists()),
-        **_scores(db, selected),
+        "counts": {
+            "planned": total if is_planned else None, "scored": scores.outcomes["scored"],
+            "failed": scores.outcomes["failed"], "unresolved": scores.outcomes["unresolved"] if is_planned else None,
+        },
+        "rewards": [
+            {"agent": agent, **_histogram(scores.rewards[agent]), **_mean_of(by_task)}
+            for agent, by_task in sorted(scores.by_task.items(), key=lambda each: each[0] or "")
+        ],
+        "heatmap": scores.heatmap,
         "failures": list(_failures(run, db, selected)),
-        "distributions": list(_distributions(db, selected)),
+        "distributions": list(_distributions(db, selected, every)),
+        "sampled": total // every if every > 1 else None,
         "components": list(_components(db, selected)),
-    }
+    }  # fmt: skip
 
 
-def _counts(db: sqlite3.Connection, selected: Selected, *, is_planned: bool) -> Mapping[str, object]:
-    found = dict(db.execute(f"SELECT outcome, COUNT(*) {selected.clause} GROUP BY 1", selected.values).fetchall())
-    counts = {outcome: found.get(outcome, 0) for outcome in ("scored", "failed", "unresolved")}
-    return (
-        {"planned": sum(counts.values()), **counts} if is_planned else {"planned": None, **counts, "unresolved": None}
-    )
-
-
-def _scores(db: sqlite3.Connection, selected: Selected) -> Mapping[str, object]:
-    """Return the histograms of rewards and the heat map, from one pass over the rollouts."""
-    (tasks,) = db.execute(f"SELECT COUNT(DISTINCT id >> 20) {selected.clause}", selected.values).fetchone()
-    by_agent: dict[str | None, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    columns = f"id >> {REPEAT_BITS}, id & {(1 << REPEAT_BITS) - 1}, agent, outcome = 'failed', reward"
-
-    def rollouts() -> Iterator[tuple[int, int, float | None, bool]]:
-        rows = db.execute(f"SELECT {columns} {selected.clause} ORDER BY id", selected.values)
-        for task, repeat, agent, is_failed, reward in rows:
-            if reward is not None:
-                by_agent[agent][task].append(reward)
-            yield task, repeat, reward, is_failed
-
-    return {"heatmap": _heatmap(rollouts(), tasks), "rewards": _histograms(by_agent)}
-
-
-def _histograms(by_agent: dict[str | None, dict[int, list[float]]]) -> list[Mapping[str, object]]:
-    agents = sorted(by_agent.items(), key=lambda each: each[0] or "")
-    return [{"agent": agent, **_histogram(by_task), **_mean_of(by_task)} for agent, by_task in agents]
-
-
-def _histogram(by_task: dict[int, list[float]]) -> Mapping[str, object]:
-    rewards = sorted(chain.from_iterable(by_task.values()))
-    low, high = rewards[0], rewards[-1]
+def _histogram(rewards: Mapping[float, int]) -> Mapping[str, object]:
+    low, high = min(rewards), max(rewards)
     if low >= 0 and high <= 1:
         low, high = 0.0, 1.0
     return {"low": low, "high": high, "counts": _binned(rewards, low, high)}
 
 
-def _mean_of(by_task: dict[int, list[float]]) -> Mapping[str, object]:
+def _mean_of(by_task: Mapping[int, Sequence[float]]) -> Mapping[str, object]:
     found = mean_interval(by_task)
     is_known = len(by_task) > 1 and math.isfinite(found.low) and math.isfinite(found.high)
     return {"mean": found.mean, "ci": [found.low, found.high] if is_known else None}
 
 
-def _binned(values: Sequence[float], low: float, high: float) -> list[int]:
-    """Count the values of a sorted list in `BINS` bins of equal width."""
+def _binned(counts: Mapping[float, int], low: float, high: float) -> list[int]:
+    """Count the values in `BINS` bins of equal width. The last bin also has all larger values."""
     # Halve the numbers, because the difference of two finite numbers may overflow to infinity.
     half = high / 2 - low / 2
-
-    def bin_of(value: float) -> int:
+    bins = [0] * BINS
+    for value, count in counts.items():
         share = (value / 2 - low / 2) / half if half > 0 else 0.0
-        return int(min(share * BINS, BINS - 1))
+        bins[int(min(share * BINS, BINS - 1))] += count
+    return bins
 
-    ends = [bisect_right(values, number, key=bin_of) for number in range(BINS)]
-    return [end - begin for begin, end in pairwise((0, *ends))]
+
+class _Scores(NamedTuple):
+    """What the outcomes and rewards of rollouts show, from one pass over them."""
+
+    outcomes: Counter[str]
+    rewards: Mapping[str | None, Counter[float]]
+    """The rewards of each agent, with their numbers."""
+    by_task: Mapping[str | None, Mapping[int, list[float]]]
+    """The rewards of each agent's tasks; from `MOST_SAMPLED` rollouts on, only their means."""
+    heatmap: Mapping[str, object]
+    """The heat map. If there are too many tasks, neighbouring tasks share a square, and so do all of their repeats."""
+
+
+def _scores(db: sqlite3.Connection, selected: Selected) -> _Scores:
+    number = f"id & {(1 << REPEAT_BITS) - 1}"
+    size = f"SELECT COUNT(*), COUNT(DISTINCT task), COALESCE(MAX({number}) + 1, 0) {selected.clause}"
+    total, tasks, repeats = db.execute(size, selected.values).fetchone()
+    per_column = max(1, repeats if tasks > MOST_ROWS else -(-repeats // MOST_REPEATS))
+    per_row = max(1, -(-tasks // (MOST_SQUARES if tasks > MOST_ROWS else MOST_ROWS)))
+    columns = -(-repeats // per_column)
+    outcomes, rewards = Counter[str](), defaultdict[str | None, Counter[float]](Counter)
+    by_task: dict[str | None, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    # For each square, the sum and the number of rewards and the number of failures.
+    squares = [[0.0, 0, 0] for _ in range(-(-tasks // per_row) * columns)]
+    listed: list[int] = []
+    # Without the repeats, the order of the groups is that of an index, so that nothing is sorted.
+    column_of, order = (f"({number}) / {per_column}", "1, 2, 3, 4, 5") if columns > 1 else ("0", "1, 3, 4, 5")
+    groups = (
+        f"SELECT task, {column_of}, agent, outcome, reward, COUNT(*) {selected.clause} GROUP BY {order} ORDER BY 1"
+    )
+    for task, column, agent, outcome, reward, count in db.execute(groups, selected.values):
+        if not listed or listed[-1] != task:
+            listed.append(task)
+        square = squares[(len(listed) - 1) // per_row * columns + column]
+        outcomes[outcome] += count
+        if reward is not None:
+            square[0] += reward * count
+            square[1] += count
+            rewards[agent][reward] += count
+            by_task[agent][task] += [reward] * count
+        elif outcome == "failed":
+            square[2] += count
+    rows = [listed[at : at + per_row] for at in range(0, tasks, per_row)]
+    cells = [_shown(*square) for square in squares]
+    heatmap = {
+        "tasks": [{"first": row[0], "count": len(row)} for row in rows], "repeats": columns,
+        "per_column": per_column, "of_repeats": repeats,
+        "cells": [cells[at : at + columns] for at in range(0, len(cells), columns or 1)],
+    }  # fmt: skip
+    if total > MOST_SAMPLED:
+        for agent, means in by_task.items():
+            by_task[agent] = {task: [sum(values) / len(values)] for task, values in means.items()}
+    return _Scores(outcomes, rewards, by_task, heatmap)
+
+
+def _shown(total: float, rewards: float, failures: float) -> float | str | None:
+    return total / rewards if rewards else "failed" if failures else None
 
 
 def _failures(run: RunView, db: sqlite3.Connection, selected: Selected) -> Iterator[Mapping[str, object]]:
@@ -147,22 +187,25 @@ def _message_at(run: RunView, number: int) -> str:
         return "(nested too deeply to be shown; see the raw record)"
 
 
-def _distributions(db: sqlite3.Connection, selected: Selected) -> Iterator[Mapping[str, object]]:
-    for name in MEASURED:
-        there = Selected(selected.tables, [*selected.conditions, f"{name} IS NOT NULL"]).clause
-        values = [value for (value,) in db.execute(f"SELECT {name} {there}", selected.values)]
+def _distributions(db: sqlite3.Connection, selected: Selected, every: int) -> Iterator[Mapping[str, object]]:
+    """Yield the distribution of each measure, from one of `every` so many rollouts."""
+    sampled = f"((id >> {REPEAT_BITS}) * 7919 + (id & {(1 << REPEAT_BITS) - 1})) % {every} = 0"
+    chosen = Selected(selected.tables, [*selected.conditions, *([sampled] if every > 1 else [])]).clause
+    rows = db.execute(f"SELECT {', '.join(MEASURED)} {chosen}", selected.values)
+    for name, column in zip(MEASURED, zip(*rows, strict=True), strict=False):
+        values = sorted(value for value in column if value is not None)
         if values:
             yield _distribution(name, values)
 
 
 def _distribution(name: str, values: list[float]) -> Mapping[str, object]:
-    values.sort()
     low, high, count = values[0], values[-1], len(values)
     # Count all values above a limit in the last bin. Otherwise, outliers could squeeze all other values into one bin.
     high = min(high, max(values[math.ceil(0.99 * count) - 1] * 1.25, low))
     return {
-        "name": name, "low": low, "high": high, "counts": _binned(values, low, high), "mean": sum(values) / count,
-        "p50": values[(count - 1) // 2], "p95": values[math.ceil(0.95 * count) - 1], "max": values[-1],
+        "name": name, "low": low, "high": high, "counts": _binned(Counter(values), low, high),
+        "mean": sum(values) / count, "p50": values[(count - 1) // 2], "p95": values[math.ceil(0.95 * count) - 1],
+        "max": values[-1],
     }  # fmt: skip
 
 
@@ -179,36 +222,6 @@ def _components(db: sqlite3.Connection, selected: Selected) -> Iterator[Mapping[
         for agent, mean, low, high, count in groups:
             shown = name.removeprefix(COMPONENTS)
             yield {"agent": agent, "name": shown, "mean": mean, "min": low, "max": high, "count": count}
-
-
-def _heatmap(rollouts: Iterable[tuple[int, int, float | None, bool]], tasks: int) -> Mapping[str, object]:
-    """Return the heat map (see `Overview` in api.ts). Neighbouring tasks share a row if there are too many.
-
-    A rollout has a task, a repeat, a reward, and whether it failed. The rollouts must be in the order of their tasks.
-    """
-    size = max(1, -(-tasks // MOST_ROWS))
-    places: dict[int, int] = {}
-    of_repeats = 0
-    # For each row and repeat, the sum and the number of rewards and the number of failures.
-    cells: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0.0, 0, 0])
-    for task, repeat, reward, is_failed in rollouts:
-        place, of_repeats = places.setdefault(task, len(places)), max(of_repeats, repeat + 1)
-        if repeat < MOST_REPEATS:
-            cell = cells[place // size, repeat]
-            cell[0] += reward or 0.0
-            cell[1] += reward is not None
-            cell[2] += is_failed
-    repeats, listed = range(min(of_repeats, MOST_REPEATS)), [*places]
-    groups = [listed[at : at + size] for at in range(0, len(listed), size)]
-    return {
-        "tasks": [{"first": group[0], "count": len(group)} for group in groups],
-        "repeats": len(repeats), "of_repeats": of_repeats,
-        "cells": [[_shown(*cells[at, repeat]) for repeat in repeats] for at in range(len(groups))],
-    }  # fmt: skip
-
-
-def _shown(total: float, rewards: float, failures: float) -> float | str | None:
-    return total / rewards if rewards else "failed" if failures else None
 
 
 def progress_of(db: sqlite3.Connection, selected: Selected, record: RunRecord | None) -> Mapping[str, object]:
@@ -252,19 +265,31 @@ def _cumulated(db: sqlite3.Connection, timed: Selected, column: str, began: floa
     return list(accumulate(counts))
 
 
-def metrics_of(files: RunFiles) -> list[Mapping[str, object]]:
-    """Return the metrics of all agents (see `Overview` in api.ts). If the file is unreadable, return an empty list."""
+def metrics_of(run: RunView, words: str = "", *, is_whole: bool = False) -> Mapping[str, object]:
+    """Return the key metrics of a run, or with `is_whole` all of them, that contain words (type `Metrics` in api.ts).
+
+    If the file is unreadable, return an empty list of metrics.
+    """
     try:
-        entries = list(_entries(files.metrics))
+        entries = list(_entries(run.files.metrics)) if run.index.allows(run.files.metrics) else []
     except (OSError, ValueError):
-        return []
-    return [
-        {
-            "agent": entry.agent, "name": name, "value": value, "meaning": meaning_of(name),
-            "is_key": name in object_at(entry.fields, "key_metrics"),
-        }
+        entries = []
+    named = [
+        (name not in object_at(entry.fields, "key_metrics"), entry.agent, name, value)
         for entry in entries for name, value in object_at(entry.fields, "agent_metrics").items()
     ]  # fmt: skip
+    has_keys = not all(is_other for is_other, *_ in named)
+    wanted = words.lower().split()
+    chosen = [
+        each for each in named
+        if (is_whole or wanted or not has_keys or not each[0])
+        and all(word in f"{each[2]} {each[1] or ''} {meaning_of(each[2]) or ''}".lower() for word in wanted)
+    ]  # fmt: skip
+    rows = [
+        {"agent": agent, "name": name, "value": value, "meaning": meaning_of(name), "is_key": not is_other}
+        for is_other, agent, name, value in sorted(chosen, key=lambda each: each[0])[:MOST_METRICS]
+    ]
+    return {"of": len(named), "total": len(chosen), "has_keys": has_keys, "rows": rows}
 
 
 def _entries(path: Path) -> Iterator[Row]:

@@ -17,12 +17,14 @@ from nemo_gym.schemas.row import TaskKey
 from nemo_gym.viewer.access import hash_of
 from nemo_gym.viewer.app import PAGE, TOO_DEEP
 from nemo_gym.viewer.comparing import MOST_RUNS, compare_json
+from nemo_gym.viewer.groups import tools_of
 from nemo_gym.viewer.library import Library
-from nemo_gym.viewer.overview import overview_of
+from nemo_gym.viewer.overview import metrics_of, overview_of
 from nemo_gym.viewer.rollout import Shown, medium_at, place_of, rollout_json, shown_at
 from nemo_gym.viewer.routes_runs import facets_of
 from nemo_gym.viewer.selection import Selection
 from nemo_gym.viewer.tokens import tokens_of
+from nemo_gym.viewer.training import AT, training_of
 
 _LOADS_FILE = re.compile(r"\s*<(?:script|link)\b[^>]*\b(?:src|href)=\"\./[^>]*>(?:</script>)?")
 """A regex for the elements of the page that load a script or a style sheet from the server."""
@@ -57,10 +59,14 @@ def _report(library: Library, selection: Selection, problems: list[str]) -> Json
     views = sorted(library.runs(), key=lambda view: [not view.files.results.is_relative_to(path) for path in paths])
     runs = [view.as_json() | {"is_live": False} for view in views]
     report: JsonObject = {"runs": runs, "facets": {}, "overviews": {}, "rows": {}, "rollouts": {}, "tokens": {}}
+    report |= {"metrics": {}, "tools": {}, "training": {}}
     included = total = 0
     for view, run in zip(views, runs, strict=True):
         report["facets"][view.id] = facets_of(view)
         report["overviews"][view.id] = overview_of(view, selection.filter)
+        report["metrics"][view.id] = metrics_of(view, is_whole=True)
+        report["tools"][view.id] = tools_of(view, selection.filter)
+        report["training"][view.id] = {over: training_of(view, selection.filter, over) for over in AT}
         page = view.index.select(
             selection.filter, selection.sort, is_descending=selection.order == "desc", limit=selection.limit or -1
         )

@@ -45,6 +45,7 @@ MOST_VALUES = 20_000_000
 SHOWN_ELSEWHERE = {
     "responses_create_params", "response", "reward", "reward_components", "agent_ref", "mask_sample",
     "instance_config", "ng_model_call_capture", "ng_trajectory", "ng_agent_observations", "policy_version",
+    "policy_version_at_end", "policy_versions",
     *POLICY_KEYS,
 }  # fmt: skip
 """Fields that the page omits from its lists of fields. It shows most of them elsewhere, but not the `POLICY_KEYS`."""

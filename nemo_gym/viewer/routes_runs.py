@@ -15,12 +15,13 @@ from starlette.responses import Response, StreamingResponse
 
 from nemo_gym.jsonl import dump_json
 from nemo_gym.viewer.filters import Filter, filter_of
-from nemo_gym.viewer.index.fields import fields_in
+from nemo_gym.viewer.groups import TaskOrder, groups_of, tasks_of, tools_of
+from nemo_gym.viewer.index.fields import fields_in, text_of
 from nemo_gym.viewer.index.place import Missing
 from nemo_gym.viewer.index.words import Cancelled
 from nemo_gym.viewer.library import Library, RunView
-from nemo_gym.viewer.overview import overview_of
-from nemo_gym.viewer.tasks import TaskOrder, tasks_of
+from nemo_gym.viewer.overview import metrics_of, overview_of
+from nemo_gym.viewer.training import Over, training_of
 
 router = APIRouter(prefix="/api")
 MOST_ROWS = 1000
@@ -110,6 +111,26 @@ async def tasks(
     return await while_connected(request, lambda stops: json_response(tasks_of(run, filter, order, offset, stops)))
 
 
+@router.get("/groups")
+async def groups(request: Request, run: Viewed, filter: Filtered, by: str) -> Response:
+    return await while_connected(request, lambda stops: json_response(groups_of(run, filter, by, stops)))
+
+
+@router.get("/tools")
+async def tools(request: Request, run: Viewed, filter: Filtered) -> Response:
+    return await while_connected(request, lambda stops: json_response(tools_of(run, filter, stops)))
+
+
+@router.get("/training")
+async def training(request: Request, run: Viewed, filter: Filtered, over: Over = "version") -> Response:
+    return await while_connected(request, lambda stops: json_response(training_of(run, filter, over, stops)))
+
+
+@router.get("/metrics")
+def metrics(run: Viewed, find: str = "", *, whole: bool = False) -> Response:
+    return json_response(metrics_of(run, find, is_whole=whole))
+
+
 @router.get("/selection")
 async def selection(request: Request, run: Viewed, filter: Filtered) -> Response:
     """Stream the lines of the selected rollouts, unchanged, as a file to download."""
@@ -185,12 +206,5 @@ def _fields(db: sqlite3.Connection) -> Iterable[Mapping[str, object]]:
             "SELECT value, count FROM counts WHERE field = ? AND count > 0 ORDER BY count DESC, value LIMIT ?",
             (field.id, MOST),
         )
-        values = [{"value": _shown(value, field.kind), "count": count} for value, count in counted]
+        values = [{"value": text_of(value, field.kind), "count": count} for value, count in counted]
         yield {"name": name, "kind": field.kind, "values": values}
-
-
-def _shown(value: object, kind: str) -> str:
-    if kind == "bool":
-        return "true" if value else "false"
-    # Keep all digits of a float, because the text is also the filter for this value.
-    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)

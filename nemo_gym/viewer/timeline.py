@@ -44,21 +44,24 @@ class Times(NamedTuple):
     tool_seconds: float | None = None
     started_at: float | None = None
     ended_at: float | None = None
+    of_tools: tuple[tuple[str, float], ...] = ()
+    """The name and the seconds of each recorded tool call."""
 
 
 def times_of(record: Mapping[str, object], response: Mapping[str, object]) -> Times:
     """Return the times of a rollout, from its duration, its calls and its response."""
     seconds, created_at = _number(record.get(SECONDS_KEY)), _number(response.get("created_at"))
     calls = [] if RECORDED.isdisjoint(record) else list(_calls_in(record))
-    of_tools = [call.seconds for call in calls if call.tier == "environment"]
+    of_tools = tuple((call.name, call.seconds) for call in calls if call.tier == "environment")
     of_models = [call.seconds for call in calls if call.tier != "environment"]
     spans = [(call.started_at, call.started_at + call.seconds) for call in calls if is_plausible(call.started_at)]
     return Times(
         seconds,
         sum(of_models) if of_models else None,
-        sum(of_tools) if of_tools else None,
+        sum(seconds for _, seconds in of_tools) if of_tools else None,
         min((start for start, _ in spans), default=None),
         max((end for _, end in spans), default=created_at if is_plausible(created_at) else None),
+        of_tools,
     )
 
 

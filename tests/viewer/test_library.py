@@ -135,7 +135,8 @@ def test_run_describes_itself(tmp_path: Path, opened: ExitStack) -> None:
         "failed": 1, "unresolved": 2, "mean_reward": 2 / 3, "pass_at": {"1": 0.75}, "model": "a-policy",
         "agents": ["counter_agent"], "command": ["ng", "eval", "run"], "problems": [], "is_live": False,
         "settings": {"num_repeats": 4, "models.policy_model.temperature": 0.5},
-        "indexed": {"bytes": size, "of": size}, "has": {"tokens": False, "timeline": False, "components": False},
+        "indexed": {"bytes": size, "of": size},
+            "has": dict.fromkeys(("tokens", "timeline", "components", "training"), False) | {"tools": True},
     }  # fmt: skip
     assert {name: found[name] for name in expected} == expected
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import orjson
 import pytest
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics.intervals import mean_interval
-from nemo_gym.metrics.meanings import meaning_of
 from nemo_gym.viewer.filters import Filter
 from nemo_gym.viewer.library import Library
 from nemo_gym.viewer.overview import overview_of
@@ -72,28 +70,47 @@ def test_heat_map_has_all_tasks(library: Library) -> None:
     assert overview(library)["heatmap"] == {
         "tasks": [{"first": 0, "count": 1}, {"first": 1, "count": 1}, {"first": 2, "count": 1}],
         "repeats": 2,
+        "per_column": 1,
         "of_repeats": 2,
         "cells": [[1.0, 0.0], [0.5, "failed"], ["failed", None]],
     }
 
 
-def test_many_tasks_are_grouped(tmp_path: Path) -> None:
-    results = write(tmp_path / "y.jsonl", *(scored(10 * task, at, task % 2) for task in range(450) for at in (0, 1)))
-    library = Library([results], tmp_path / "cache")
+@pytest.mark.parametrize(("tasks", "per_row"), [(450, 1), (1500, 2)])
+def test_repeats_of_many_tasks_share_a_square(tmp_path: Path, tasks: int, per_row: int) -> None:
+    rows = (scored(10 * task, at, float(at < task % 3)) for task in range(tasks) for at in (0, 1))
+    library = Library([write(tmp_path / "y.jsonl", *rows)], tmp_path / "cache")
     library.finish()
     found = overview(library)["heatmap"]
     library.close()
-    assert len(found["tasks"]) == len(found["cells"]) == 150
-    assert found["tasks"][1] == {"first": 30, "count": 3}
-    assert found["cells"][:2] == [[1 / 3, 1 / 3], [2 / 3, 2 / 3]]
+    assert len(found["tasks"]) == len(found["cells"]) == tasks // per_row
+    assert (found["repeats"], found["per_column"], found["of_repeats"]) == (1, 2, 2)
+    assert found["tasks"][1] == {"first": 10 * per_row, "count": per_row}
+    assert found["cells"][:3] == ([[0.0], [0.5], [1.0]] if per_row == 1 else [[0.25], [0.5], [0.75]])
 
 
-def test_heat_map_of_many_repeats_says_how_many_there_are(tmp_path: Path) -> None:
-    library = Library([write(tmp_path / "y.jsonl", *(scored(0, at) for at in range(80)))], tmp_path / "cache")
+def test_many_repeats_share_squares(tmp_path: Path) -> None:
+    rows = (scored(0, at, float(at % 2)) for at in range(81))
+    library = Library([write(tmp_path / "y.jsonl", *rows)], tmp_path / "cache")
     library.finish()
     found = overview(library)["heatmap"]
     library.close()
-    assert (found["repeats"], len(found["cells"][0]), found["of_repeats"]) == (64, 64, 80)
+    assert (found["repeats"], found["per_column"], found["of_repeats"]) == (41, 2, 81)
+    assert found["cells"] == [[*[0.5] * 40, 0.0]]
+
+
+def test_distributions_of_a_large_run_are_those_of_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nemo_gym.viewer.overview.MOST_SAMPLED", 100)
+    rows = (scored(task, at, float(at % 2), _ng_seconds=task + at) for task in range(100) for at in range(10))
+    library = Library([write(tmp_path / "y.jsonl", *rows)], tmp_path / "cache")
+    library.finish()
+    found = overview(library)
+    library.close()
+    seconds = next(each for each in found["distributions"] if each["name"] == "seconds")
+    assert (found["sampled"], sum(seconds["counts"])) == (100, 100)
+    assert seconds["mean"] == pytest.approx(54, abs=5)
+    assert found["rewards"][0]["mean"] == 0.5
+    assert sum(found["rewards"][0]["counts"]) == 1000
 
 
 def test_failures_are_grouped_by_cause(library: Library) -> None:
@@ -144,35 +161,3 @@ def test_progress_follows_recorded_times(tmp_path: Path) -> None:
 
 def test_runs_without_times_have_no_progress(library: Library) -> None:
     assert overview(library)["progress"] == {"at_s": [], "finished": [], "in_flight": []}
-
-
-@pytest.mark.parametrize("tasks", [0, 60_000])
-def test_metrics_have_meanings(library: Library, results: Path, tasks: int) -> None:
-    metrics = [
-        {
-            "agent_ref": {"name": agent},
-            "group_level_metrics": [{"agent_ref": {"name": "x"}, "note": "{" * 80} for _ in range(tasks)],
-            "agent_metrics": {"mean/reward": 0.5, "own": {"a": [1]}},
-            "key_metrics": {"mean/reward": 0.5},
-        }
-        for agent in ("a", "b")
-    ]
-    path = results.with_name("x_aggregate_metrics.json")
-    path.write_bytes(orjson.dumps(metrics, option=orjson.OPT_INDENT_2))
-    assert overview(library)["metrics"] == [
-        each
-        for agent in ("a", "b")
-        for each in (
-            {"agent": agent, "name": "mean/reward", "value": 0.5, "meaning": "the mean", "is_key": True},
-            {"agent": agent, "name": "own", "value": {"a": [1]}, "meaning": None, "is_key": False},
-        )
-    ]
-    path.write_bytes(b"[{")
-    assert overview(library)["metrics"] == []
-
-
-def test_meanings_cover_subsets() -> None:
-    meaning = "the mean score of the first 4 rollouts"
-    assert meaning_of("pass@1[avg-of-4]/accuracy") == meaning_of("geography/pass@1[avg-of-4]/accuracy") == meaning
-    assert meaning_of("ci95_low/pass@4/accuracy") is not None
-    assert meaning_of("passes") is None

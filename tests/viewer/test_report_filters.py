@@ -27,6 +27,7 @@ SCORED = [
     scored(PLANNED[3], CALL, RESULT, CALL, RESULT, said('a "quoted" \\ answer'), reward=-1.0, verdict="no"),
     scored(PLANNED[5], said("No."), reward=0.5, verdict=None),
     scored(PLANNED[9], said("Yes."), reward=1.0),
+    scored(PLANNED[10], CALL, {**RESULT, "output": "Error: no network"}, said("No."), reward=0.0),
 ]
 FAILED = [
     failed(PLANNED[4], _ng_failure_server="judge", _ng_failure_tier="judge"),
@@ -40,6 +41,7 @@ NOTES = [
 FILTERS = [
     "task=1&task=2", "repeat=0", "agent=an_agent", "agent=another", "outcome=failed&outcome=unresolved",
     "failure=timeout", "tier=environment", "server=judge&server=search", "tool=search", "tool=lookup",
+    "tool_failed=true", "tool_failed=true&tool=search", "tool_failed=true&tool=lookup",
     "reward_min=0.5", "reward_max=0.5", "reward_min=0&reward_max=0.5", "steps_min=2", "steps_max=1",
     "words=über", "words=zürich", 'words="QUOTED" \\', "words=nothing\nfound", "words=question 2", "words=absent",
     "field=level=1", "field=level=1.0", "field=level=x", "field=is_hard=true", "field=is_hard=false",

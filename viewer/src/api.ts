@@ -51,7 +51,7 @@ export interface Run {
   /** Whether the collection answers on its control socket. */
   is_live: boolean;
   /** The policy version of each rollout is known, tokens were recorded, and so on: what the pages can offer. */
-  has: { tokens: boolean; timeline: boolean; components: boolean };
+  has: { tokens: boolean; timeline: boolean; components: boolean; training: boolean; tools: boolean };
 }
 
 /**
@@ -68,6 +68,8 @@ export interface Filter {
   tier?: string[];
   server?: string[];
   tool?: string[];
+  /** A call of one of the tools failed, or of any tool if `tool` is empty. */
+  tool_failed?: boolean;
   reward_min?: number;
   reward_max?: number;
   steps_min?: number;
@@ -146,14 +148,15 @@ export interface Overview {
   counts: { planned: number | null; scored: number; failed: number; unresolved: number | null };
   /** One histogram per agent, with equal bins from `low` to `high`: 0 and 1 if all of its rewards are between them. */
   rewards: { agent: string | null; low: number; high: number; counts: number[]; mean: number; ci: [number, number] | null }[];
-  /** At most 200 × 64 cells: tasks in order, or groups of neighbouring tasks if there are more. */
+  /** At most 200 × 64 cells, or 1,000 × 1 if there are more tasks. Neighbours share a cell if there are too many. */
   heatmap: {
     /** The first task of each row and how many tasks it covers. */
     tasks: { first: number; count: number }[];
+    /** The number of columns, and how many repeats each of them has. */
     repeats: number;
-    /** How many repeats there are: more than `repeats` if the map shows only the first ones. */
+    per_column: number;
     of_repeats: number;
-    /** Per task and repeat: the mean reward; null if unresolved; "failed". For groups, the mean over the tasks. */
+    /** Per row and column: the mean reward; null if unresolved; "failed". */
     cells: (number | null | "failed")[][];
   };
   failures: { cause: string; tier: string | null; server: string | null; count: number; example: { task: number; repeat: number; message: string } }[];
@@ -170,10 +173,91 @@ export interface Overview {
     p95: number;
     max: number;
   }[];
+  /** How many rollouts the distributions are from; null if they are from all. */
+  sampled: number | null;
   components: { agent: string | null; name: string; mean: number; min: number; max: number; count: number }[];
-  /** All metrics of x_aggregate_metrics.json, with their meaning. */
-  metrics: { agent: string | null; name: string; value: Json; meaning: string | null; is_key: boolean }[];
 }
+
+/**
+ * GET /api/metrics?run=&find=&whole=: the key metrics of x_aggregate_metrics.json, or with `whole` or words to find all
+ * of them. At most 300 are sent, the key ones first.
+ */
+export interface Metrics {
+  of: number;
+  /** How many contain the words. */
+  total: number;
+  has_keys: boolean;
+  rows: { agent: string | null; name: string; value: Json; meaning: string | null; is_key: boolean }[];
+}
+
+/** The numbers of a group of rollouts. Tokens and seconds are means over the rollouts. */
+export interface Numbers {
+  rollouts: number;
+  scored: number;
+  /** Rewards of 1 or more. */
+  solved: number;
+  mean: number | null;
+  low: number | null;
+  high: number | null;
+  /** The standard deviation of the rewards; null for fewer than two. */
+  std: number | null;
+  input_tokens: number | null;
+  output_tokens: number | null;
+  seconds: number | null;
+  failed: number;
+}
+
+/**
+ * GET /api/groups?run=&by=&<filter>: the rollouts with the same value of a column or a field. The 1,000 largest groups
+ * of `total`, ordered by the value.
+ */
+export interface Groups {
+  total: number;
+  rows: ({ value: string } & Numbers)[];
+}
+
+/** GET /api/tools?run=&<filter>: the called tools, those with most failures first. */
+export interface Tools {
+  rows: {
+    name: string;
+    calls: number;
+    failed: number;
+    /** Rollouts with a call, and with a failed one. */
+    rollouts: number;
+    failing: number;
+    /** The 95th percentile of the recorded durations, and how many there are. */
+    p95_s: number | null;
+    timed: number;
+    /** The first rollout with a failed call, or else with any. */
+    example: { task: number; repeat: number };
+  }[];
+}
+
+/** GET /api/training?run=&over=version|step&<filter>. All lists of a curve are as long as `points`. */
+export interface Training {
+  has_steps: boolean;
+  /** The versions or steps; the first one of each range if there are more than 300. */
+  points: number[];
+  curves: ({ agent: string | null } & Record<Measure, (number | null)[]>)[];
+  /** Tasks that teach at their latest place, that no longer do, that never did, and that were sampled at one place. */
+  counts: { teaching: number; stopped: number; flat: number; once: number };
+  /** The map: the first version or step of each column, and tasks in the order in which they stopped to teach. */
+  columns: number[];
+  rows: {
+    count: number;
+    /** The task indexes of its groups, at most 50. */
+    tasks: number[];
+    taught_until: number | null;
+    title: string;
+    /** The numbers of groups: never solved, with different rewards, always solved. */
+    cells: ([number, number, number] | null)[];
+  }[];
+  /** Numbers that the trainer noted, such as its loss. */
+  noted: { name: string; at: number[]; values: number[] }[];
+}
+export type Over = "version" | "step";
+/** `mixed` is the share of groups whose rewards differ; `staleness` is in versions, at the end of the rollout. */
+export type Measure = "reward" | "mixed" | "failed" | "output_tokens" | "staleness" | "log_prob";
 
 /**
  * GET /api/rollout?run=&task=&repeat= (&attempt= for an earlier failed attempt, &from= for the items from a number on).
@@ -329,23 +413,9 @@ export interface TasksPage {
   rows: TaskRow[];
 }
 export type TaskKind = "never" | "mixed" | "always";
-export interface TaskRow {
+export interface TaskRow extends Numbers {
   task: number;
   title: string;
-  rollouts: number;
-  scored: number;
-  /** Rewards of 1 or more. */
-  solved: number;
-  mean: number | null;
-  low: number | null;
-  high: number | null;
-  /** The standard deviation of the rewards; null for fewer than two. */
-  std: number | null;
-  /** Means over the rollouts. */
-  input_tokens: number | null;
-  output_tokens: number | null;
-  seconds: number | null;
-  failed: number;
 }
 export type TaskSort = "task" | "scored" | "solved" | "mean" | "std" | "output_tokens" | "seconds" | "failed";
 
@@ -423,6 +493,9 @@ export interface Report {
   /** By run id. */
   facets: Record<string, Facets>;
   overviews: Record<string, Overview>;
+  metrics: Record<string, Metrics>;
+  tools: Record<string, Tools>;
+  training: Record<string, Record<Over, Training>>;
   rows: Record<string, RolloutRow[]>;
   rollouts: Record<string, Rollout[]>;
   tokens: Record<string, Record<string, Tokens>>;

@@ -31,7 +31,7 @@ export function matches(known: Known, filter: Filter): boolean {
     (filter.star === undefined || row.star === filter.star) &&
     (filter.commented === undefined || row.has_comment === filter.commented) &&
     (!filter.tag?.length || filter.tag.some((tag) => row.tags.includes(tag))) &&
-    usesTool(known, filter.tool) &&
+    usesTool(known, filter.tool, filter.tool_failed) &&
     hasFields(known, filter.field) &&
     hasWords(known, filter.words)
   );
@@ -66,9 +66,10 @@ function isBetween(value: number | null, low: number | undefined, high: number |
   return value !== null && value >= (low ?? -Infinity) && value <= (high ?? Infinity);
 }
 
-function usesTool({ rollout }: Known, tools: string[] | undefined): boolean {
-  if (!tools?.length) return true;
-  return rollout?.items.some((item) => item.kind === "tool" && tools.includes(item.name)) ?? false;
+function usesTool({ rollout }: Known, tools: string[] | undefined, failed: boolean | undefined): boolean {
+  if (!tools?.length && failed === undefined) return true;
+  const calls = rollout?.items.flatMap((item) => (item.kind === "tool" && isOneOf(item.name, tools) ? item : [])) ?? [];
+  return failed === false ? !calls.some((call) => call.failed) : calls.some((call) => call.failed || !failed);
 }
 
 /** Values of one name are alternatives; every name must have one of its values. */

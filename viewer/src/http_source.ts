@@ -3,8 +3,10 @@
 import type {
   Facets,
   Filter,
+  Groups,
   JsonObject,
   LiveStatus,
+  Metrics,
   Note,
   Overview,
   Problem,
@@ -12,7 +14,7 @@ import type {
   RolloutsPage,
   Run,
 } from "./api";
-import type { Comparison, TaskKind, TaskPage, TaskSort, TasksPage, Tokens } from "./api";
+import type { Comparison, Over, TaskKind, TaskPage, TaskSort, TasksPage, Tokens, Tools, Training } from "./api";
 import { ApiError, filterQuery, queryOf } from "./source";
 import type { LiveHandlers, Order, QueryValue, RolloutOptions, Source } from "./source";
 
@@ -54,6 +56,22 @@ export class HttpSource implements Source {
 
   overview(run: string, filter: Filter, signal?: AbortSignal): Promise<Overview> {
     return this.get("overview", { run, ...filterQuery(filter) }, signal);
+  }
+
+  metrics(run: string, find: string, whole: boolean, signal?: AbortSignal): Promise<Metrics> {
+    return this.get("metrics", { run, find, whole }, signal);
+  }
+
+  groups(run: string, by: string, filter: Filter, signal?: AbortSignal): Promise<Groups> {
+    return this.get("groups", { run, by, ...filterQuery(filter) }, signal);
+  }
+
+  tools(run: string, filter: Filter, signal?: AbortSignal): Promise<Tools> {
+    return this.get("tools", { run, ...filterQuery(filter) }, signal);
+  }
+
+  training(run: string, over: Over, filter: Filter, signal?: AbortSignal): Promise<Training> {
+    return this.get("training", { run, over, ...filterQuery(filter) }, signal);
   }
 
   tasks(

@@ -6,9 +6,12 @@ import type {
   Comparison,
   Facets,
   Filter,
+  Groups,
   JsonObject,
   LiveStatus,
+  Metrics,
   Note,
+  Over,
   Overview,
   Problem,
   Report,
@@ -20,6 +23,8 @@ import type {
   TaskSort,
   TasksPage,
   Tokens,
+  Tools,
+  Training,
 } from "./api";
 
 export type Order = "asc" | "desc";
@@ -63,6 +68,12 @@ export interface Source {
     signal?: AbortSignal,
   ): Promise<RolloutsPage>;
   overview(run: string, filter: Filter, signal?: AbortSignal): Promise<Overview>;
+  /** The key metrics, or with `whole` or words to find all of them. */
+  metrics(run: string, find: string, whole: boolean, signal?: AbortSignal): Promise<Metrics>;
+  groups(run: string, by: string, filter: Filter, signal?: AbortSignal): Promise<Groups>;
+  /** A report has these two for all of its rollouts, regardless of the filter. */
+  tools(run: string, filter: Filter, signal?: AbortSignal): Promise<Tools>;
+  training(run: string, over: Over, filter: Filter, signal?: AbortSignal): Promise<Training>;
   tasks(
     run: string,
     filter: Filter,

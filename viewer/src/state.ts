@@ -7,7 +7,7 @@ import type { Order, QueryValue } from "./source";
 
 export type Page =
   | { page: "runs" }
-  | { page: "overview" | "tasks" | "rollouts"; run: string }
+  | { page: "overview" | "tasks" | "rollouts" | "tools" | "training"; run: string }
   | { page: "live"; run: string }
   | { page: "rollout"; run: string; task: number; repeat: number }
   | { page: "task"; run: string; task: number }
@@ -29,12 +29,12 @@ export interface View {
 const TEXTS = ["agent", "failure", "tier", "server", "tool", "field", "tag"] as const;
 const WHOLE_NUMBERS = ["task", "repeat"] as const;
 const LIMITS = ["reward_min", "reward_max", "steps_min", "steps_max"] as const;
-const FLAGS = ["star", "commented"] as const;
+const FLAGS = ["star", "commented", "tool_failed"] as const;
 const OUTCOMES: readonly string[] = ["scored", "failed", "unresolved"] satisfies Outcome[];
 const FILTER_NAMES: readonly string[] = [...TEXTS, ...WHOLE_NUMBERS, ...LIMITS, ...FLAGS, "outcome", "words"];
 
 /** The parameters that only one of the pages with a filter has. */
-const OWN = { rollouts: ["row"], overview: ["by"], tasks: ["kind", "by", "from"], compare: ["run"] };
+const OWN = { rollouts: ["row"], overview: ["by"], tasks: ["kind", "by", "from"], tools: [] as string[], training: ["over"], compare: ["run"] };
 
 /** A parameter of an address that filters nothing, and why. */
 export interface Mistake {
@@ -236,7 +236,8 @@ function pageOf(parts: (string | null)[], query: URLSearchParams): Page {
   if (first === "compare") return { page: "compare", runs: query.getAll("run") };
   if (first === "align") return alignPage(numberOf(run), query);
   if (first !== "run" || !run) return { page: "unknown" };
-  if (page === "overview" || page === "tasks" || page === "rollouts" || page === "live") return { page, run };
+  if (page === "overview" || page === "tasks" || page === "rollouts") return { page, run };
+  if (page === "tools" || page === "training" || page === "live") return { page, run };
   const numbers = { task: numberOf(task), repeat: numberOf(repeat) };
   if (page === "task" && numbers.task !== null) return { page, run, task: numbers.task };
   if (page === "rollout" && numbers.task !== null && numbers.repeat !== null) {

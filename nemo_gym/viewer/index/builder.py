@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,10 +13,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from nemo_gym.errors import DataError
+from nemo_gym.records.conversation import object_at
 from nemo_gym.rollouts.job import RunFiles
-from nemo_gym.rollouts.ledger import Ended, LedgerLine, lines_of, of_json, start_of
+from nemo_gym.rollouts.ledger import Ended, LedgerLine, Note, lines_of, of_json, start_of
 from nemo_gym.rollouts.outcome import Outcome
-from nemo_gym.schemas.row import numbers_at_end
+from nemo_gym.schemas.row import PRIVATE_PREFIX, numbers_at_end
 from nemo_gym.viewer.index import store
 from nemo_gym.viewer.index.entry import Entry, NotARollout, entry_of, id_of
 from nemo_gym.viewer.index.fields import Fields, FieldTables
@@ -65,8 +67,9 @@ class Slice:
         self._planned: list[tuple[int, ...]] = []
         self._attempts: list[tuple[int, ...]] = []
         self._problems: list[tuple[int, int | None, str]] = []
+        self._calls: dict[int, Sequence[tuple[str, float]]] = {}
         self._facts: dict[str, object] = {}
-        self._toolsets: dict[frozenset[str], int] = {}
+        self._toolsets: dict[bytes, int] = {}
 
     @property
     def rollouts(self) -> int:
@@ -75,7 +78,10 @@ class Slice:
 
     def add(self, line: FileLine, entry: Entry) -> None:
         """Add the record of a rollout."""
-        number, times, tools = id_of(entry.key), entry.times, entry.tools
+        number, times, toolset = id_of(entry.key), entry.times, None
+        if entry.tools is not None:
+            counts = orjson.dumps(entry.tools, option=orjson.OPT_SORT_KEYS)
+            toolset = self._toolsets.get(counts) or self._toolsets.setdefault(counts, _digest_of(counts))
         if entry.problem:
             self.add_problem(line, entry.problem)
         if entry.title:
@@ -91,14 +97,14 @@ class Slice:
         if entry.model:
             self._facts.setdefault("model", entry.model)
         columns = (
-            number, entry.agent, entry.outcome.value, entry.reward, entry.failure, entry.tier, entry.server,
-            entry.attempt, entry.attempt, entry.steps, None if tools is None else len(tools),
-            None if tools is None else self._toolset(frozenset(tools)),
-            entry.input_tokens, entry.output_tokens, times.seconds, times.model_seconds, times.tool_seconds,
-            times.started_at, times.ended_at, int(entry.is_masked), self.file, line.number, line.offset,
-            line.bytes, self.changed,
+            number, entry.key.task, entry.agent, entry.outcome.value, entry.reward, entry.failure, entry.tier,
+            entry.server, entry.attempt, entry.attempt, entry.steps, entry.tool_calls, toolset,
+            entry.input_tokens, entry.output_tokens, entry.log_prob, times.seconds, times.model_seconds,
+            times.tool_seconds, times.started_at, times.ended_at, int(entry.is_masked), self.file, line.number,
+            line.offset, line.bytes, self.changed,
         )  # fmt: skip
         self._rollouts.append((number, columns, entry.fields))
+        self._calls[number] = times.of_tools
 
     def add_planned(self, line: FileLine, number: int) -> None:
         """Add the position of the planned row of the rollout with this id."""
@@ -106,16 +112,6 @@ class Slice:
 
     def add_problem(self, line: FileLine, problem: str) -> None:
         self._problems.append((self.file, line.number, problem))
-
-    def _toolset(self, tools: frozenset[str]) -> int:
-        """Return the id of a set of tools. Store the set if it is new."""
-        found = self._toolsets.get(tools)
-        if found is None:
-            names = orjson.dumps(sorted(tools)).decode()
-            self._db.execute("INSERT OR IGNORE INTO toolsets (names) VALUES (?)", (names,))
-            (found,) = self._db.execute("SELECT id FROM toolsets WHERE names = ?", (names,)).fetchone()
-            self._toolsets[tools] = found
-        return int(found)
 
     def write(self) -> None:
         """Store the slice: current records of rollouts, and positions of planned rows and failed attempts."""
@@ -133,8 +129,14 @@ class Slice:
         columns_of = (columns for columns, _ in current.values())
         db.executemany(f"INSERT OR REPLACE INTO rollouts VALUES ({marks})", columns_of)
         db.executemany("INSERT OR IGNORE INTO titles VALUES (?, ?)", self.titles.items())
+        toolsets = ((number, counts.decode()) for counts, number in self._toolsets.items())
+        db.executemany("INSERT OR IGNORE INTO toolsets VALUES (?, ?)", toolsets)
+        again = [(number,) for number in current if number in known]
+        db.executemany("DELETE FROM calls WHERE id = ?", again)
+        calls = ((number, at, *call) for number in current for at, call in enumerate(self._calls[number]))
+        db.executemany("INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?)", calls)
         tables = FieldTables(db)
-        tables.remove([number for number in current if number in known])
+        tables.remove([number for (number,) in again])
         tables.add([(number, fields) for number, (_, fields) in current.items()])
         if tables.ignored:
             names = ", ".join(sorted(tables.ignored)[:3])
@@ -234,12 +236,13 @@ def _keep(db: sqlite3.Connection, path: Path, file: int, cursor: Cursor) -> None
 
 
 def _index_ledger(db: sqlite3.Connection, path: Path, cursor: Cursor) -> bool:
-    """Add the times of ended rollouts, up to the first event whose row is not indexed. Return False if there are none.
+    """Add the times and tools of ended rollouts, and a trainer's notes. Return False if the ledger has not grown.
 
-    A row is written before its event, so that the row of an event is always there.
+    A row is written before its event. At the first event whose row is not indexed yet, stop.
     """
     read, until = cursors_in(db), time.monotonic() + SLICE_S
     times: list[dict[str, Any]] = []
+    notes: list[tuple[object, ...]] = []
     end = cursor
     # If another program has written lines into the ledger, the events before them still count.
     with suppress(DataError):
@@ -250,21 +253,35 @@ def _index_ledger(db: sqlite3.Connection, path: Path, cursor: Cursor) -> bool:
             end = Cursor(line.offset + len(line.raw), end.lines + 1)
             if found is not None:
                 times.append(found)
+            elif line.raw.startswith(_NOTE):
+                notes += _note_in(line)
             if len(times) >= SLICE_LINES or time.monotonic() > until:
                 break
     if end.bytes == cursor.bytes:
         return False
     db.executemany(_SET_TIMES, times)
+    db.executemany("INSERT INTO trained VALUES (?, ?, ?, ?)", notes)
+    called = [each for each in times if each["counts"] != "{}"]
+    db.executemany("INSERT OR IGNORE INTO toolsets VALUES (:toolset, :counts)", called)
+    db.executemany(_SET_TOOLS, called)
     _keep(db, path, LEDGER, end)
     return True
 
 
-_ENDED = start_of(Ended)
+_ENDED, _NOTE = start_of(Ended), start_of(Note)
 _SET_TIMES = (
     "UPDATE rollouts SET seconds = :seconds, model_seconds = COALESCE(:model, model_seconds),"
     " tool_seconds = COALESCE(:tools, tool_seconds), started_at = :at - :seconds, ended_at = :at"
     " WHERE id = :id AND file = :file AND offset = :offset AND :seconds IS NOT NULL"
 )
+
+
+_SET_TOOLS = (
+    "UPDATE rollouts SET toolset = :toolset, tool_calls = :calls WHERE id = :id AND file = :file AND offset = :offset"
+    " AND (COALESCE(tool_calls, 0) = 0 OR :failed > (SELECT TOTAL(json_extract(called.value, '$[1]'))"
+    " FROM toolsets, json_each(counts) AS called WHERE toolsets.id = toolset))"
+)
+"""Use the agent's counts for calls that are not in the response, and for failures that a result does not show."""
 
 
 def _times_in(line: LedgerLine) -> dict[str, Any] | None:
@@ -275,14 +292,27 @@ def _times_in(line: LedgerLine) -> dict[str, Any] | None:
         event = of_json(line.fields)
         if not isinstance(event, Ended) or event.file is None or event.offset is None or event.bytes is None:
             return None
+        counts = orjson.dumps(event.tools, option=orjson.OPT_SORT_KEYS)
         return {
             "id": id_of(event.key), "file": NUMBERS[event.file], "offset": event.offset,
             "end": event.offset + event.bytes, "at": event.at, "seconds": event.seconds,
             "model": event.phases.get("model"), "tools": event.phases.get("tools"),
+            "toolset": _digest_of(counts), "counts": counts.decode(),
+            "calls": sum(calls for calls, _ in event.tools.values()),
+            "failed": sum(failed for _, failed in event.tools.values()),
         }  # fmt: skip
     except (ValueError, TypeError, KeyError, AttributeError):
         # Another program has changed the ledger, so use only the rows.
         return None
+
+
+def _note_in(line: LedgerLine) -> Iterator[tuple[object, ...]]:
+    """Yield the row of `trained` for a trainer's note, if it is valid."""
+    with suppress(ValueError, TypeError, KeyError, AttributeError):
+        note = line.fields
+        numbers = {name: value for name, value in note["fields"].items() if type(value) in (int, float)}
+        version, step = numbers.pop("policy_version", None), numbers.pop("step", None)
+        yield note["at"], version, step, orjson.dumps(numbers).decode()
 
 
 def _read(db: sqlite3.Connection, part: Slice, lines: Iterator[FileLine], cursor: Cursor) -> Cursor:
@@ -331,10 +361,25 @@ def _parse_planned(db: sqlite3.Connection, part: Slice, lines: list[FileLine]) -
     numbers = [(line, numbers_at_end(line.raw)) for line in lines]
     known = existing(db, [id_of(key) for _, key in numbers if key is not None])
     for line, key in numbers:
+        if key is not None and key.repeat == 0 and line.is_whole:
+            with suppress(orjson.JSONDecodeError):
+                db.execute("INSERT OR REPLACE INTO prompts VALUES (?, ?)", (key.task, _digest_of(prompt_of(line.raw))))
         if key is not None and id_of(key) in known:
             part.add_planned(line, id_of(key))
         else:
             _parse(part, line)
+
+
+def prompt_of(row: bytes) -> bytes:
+    """Return the part of a planned row that stays the same when a trainer plans the row again."""
+    fields = orjson.loads(row)
+    kept = {name: value for name, value in fields.items() if not name.startswith(PRIVATE_PREFIX)}
+    kept["responses_create_params"] = object_at(fields, "responses_create_params").get("input")
+    return orjson.dumps(kept, option=orjson.OPT_SORT_KEYS)
+
+
+def _digest_of(text: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "big")
 
 
 def existing(db: sqlite3.Connection, ids: Sequence[int]) -> dict[int, str]:

@@ -31,7 +31,7 @@ class Census:
 
 def census_of(db: sqlite3.Connection) -> Census:
     census = Census()
-    toolsets = {number: orjson.loads(names) for number, names in db.execute("SELECT id, names FROM toolsets")}
+    toolsets = {number: orjson.loads(counts) for number, counts in db.execute("SELECT id, counts FROM toolsets")}
     # Count in Python, because GROUP BY would sort all rollouts, which takes twice as long.
     groups = Counter(db.execute("SELECT agent, outcome, toolset FROM rollouts"))
     for (agent, outcome, toolset), count in groups.items():

@@ -82,7 +82,7 @@ class Order(NamedTuple):
         return self.column == "id"
 
 
-def order_of(sort: str, fields: Mapping[str, Field], *, is_descending: bool) -> Order:
+def order_of(sort: str, fields: Mapping[str, Field], *, is_descending: bool, parameter: str = "sort") -> Order:
     """Return the sort order for a column or a field. Raise `UsageError` for an unknown name."""
     if sort in SORT_COLUMNS:
         return Order(SORT_COLUMNS[sort], None, is_descending)
@@ -90,7 +90,7 @@ def order_of(sort: str, fields: Mapping[str, Field], *, is_descending: bool) -> 
         field = fields[sort]
         return Order(f"sorted.{field.column}", field.table, is_descending)
     known = [*SORT_COLUMNS, *fields]
-    raise UsageError(f"sort={sort[:100]}: not a column of this run.{did_you_mean(sort, known)}")
+    raise UsageError(f"{parameter}={sort[:100]}: not a column of this run.{did_you_mean(sort, known)}")
 
 
 def selected_by(
@@ -119,10 +119,13 @@ def _add_columns(found: Selected, filter: Filter) -> None:
     ):  # fmt: skip
         if bound is not None:
             found.add(condition, bound)
-    if filter.tool:
-        marks = ", ".join("?" * len(filter.tool))
-        with_tool = f"SELECT toolsets.id FROM toolsets, json_each(names) WHERE json_each.value IN ({marks})"
-        found.add(f"toolset IN ({with_tool})", *filter.tool)
+    if filter.tool or filter.tool_failed is not None:
+        calls = Selected("toolsets, json_each(counts)")
+        calls.add_any("json_each.key", filter.tool)
+        if filter.tool_failed is not None:
+            calls.add("json_extract(json_each.value, '$[1]') > 0")
+        negated = "NOT " if filter.tool_failed is False else ""
+        found.add(f"toolset {negated}IN (SELECT toolsets.id {calls.clause})", *calls.values)
 
 
 def _add_fields(found: Selected, filter: Filter, fields: Mapping[str, Field]) -> None:

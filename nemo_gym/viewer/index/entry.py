@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Container, Mapping
-from itertools import chain
+from collections.abc import Container, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 import orjson
 
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.opaque import cut_tokens
+from nemo_gym.opaque import Cut, cut_tokens
 from nemo_gym.records.conversation import object_at, objects_in, texts_of, turns
 from nemo_gym.records.usage import usage_of
 from nemo_gym.rollouts.outcome import Outcome
@@ -27,6 +26,7 @@ from nemo_gym.schemas.row import (
     Row,
     TaskKey,
 )
+from nemo_gym.viewer.conversation import is_failed
 from nemo_gym.viewer.index.fields import Fields, Scalar
 from nemo_gym.viewer.index.lines import FileLine
 from nemo_gym.viewer.timeline import Times, times_of
@@ -47,9 +47,12 @@ UNLISTED = frozenset({
 """Fields of a record that are not offered as columns of the table."""
 UNLISTED_FAILURE = UNLISTED | {*FAILURE_OF_RELEASE_0_7}
 COMPONENTS = "reward_components."
+LOG_PROBS = "generation_log_probs"
 _NUMBER = rb"(-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
 
 NO_FIELDS: Fields = MappingProxyType({})
+Tools = Mapping[str, tuple[int, int]]
+"""For each called tool, the number of calls and how many of them failed."""
 
 
 class NotARollout(ValueError):
@@ -68,19 +71,24 @@ class Entry(NamedTuple):
     tier: str | None = None
     server: str | None = None
     steps: int | None = None
-    tools: tuple[str, ...] | None = None
-    """The names of the called tools, one for each call, in the order of the calls."""
+    tools: Tools | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
     times: Times = Times()
     is_masked: bool = False
     has_tokens: bool = False
+    log_prob: float | None = None
+    """The mean log-probability of the sampled tokens."""
     title: str = ""
     fields: Fields = NO_FIELDS
     model: str | None = None
     """The model name in the response."""
     problem: str | None = None
     """A message to the user about a defect of the record."""
+
+    @property
+    def tool_calls(self) -> int | None:
+        return None if self.tools is None else sum(calls for calls, _ in self.tools.values())
 
 
 def id_of(key: TaskKey) -> int:
@@ -99,7 +107,8 @@ def entry_of(line: FileLine, outcome: Outcome, titled: Container[int] = ()) -> E
     `outcome` is the outcome of the records in this file. The titles of tasks in `titled` are left out, because all
     repeats of a task have the same title.
     """
-    text = cut_tokens(line.raw).text if line.is_whole and len(line.raw) > WITH_TOKENS else line.raw
+    cut = cut_tokens(line.raw) if line.is_whole and len(line.raw) > WITH_TOKENS else Cut(line.raw, [])
+    text = cut.text
     if not line.is_whole or len(text) > LONGEST_PARSED:
         return _scanned(line, outcome)
     try:
@@ -108,10 +117,10 @@ def entry_of(line: FileLine, outcome: Outcome, titled: Container[int] = ()) -> E
         raise NotARollout(f"not valid JSON ({error.msg}); the line is left out.") from error
     if not isinstance(fields, dict):
         raise NotARollout(f"expected a JSON object, found {type(fields).__name__}; the line is left out.")
-    return _of_row(Row(fields), line, outcome, titled)
+    return _of_row(Row(fields), cut, line, outcome, titled)
 
 
-def _of_row(row: Row, line: FileLine, outcome: Outcome, titled: Container[int]) -> Entry:
+def _of_row(row: Row, cut: Cut, line: FileLine, outcome: Outcome, titled: Container[int]) -> Entry:
     fields, response, problem, reward = row.fields, row.response, None, None
     if FAILURE_CLASS_KEY in fields:
         outcome = Outcome.FAILED if outcome is Outcome.SCORED else outcome
@@ -124,14 +133,14 @@ def _of_row(row: Row, line: FileLine, outcome: Outcome, titled: Container[int]) 
     key = _checked(line.number - 1 if row.task_index is None else row.task_index, row.repeat_index or 0)
     title = "" if key.task in titled else _title_of(fields)
     items = row.failure_conversation.get("items") if response is None else response.get("output")
-    said, answer = _said_in(items), response or {}
+    said, answer = _said_in(items, cut), response or {}
     usage = usage_of(answer.get("usage"))
     return Entry(
         key, _count(fields.get(ATTEMPT_INDEX_KEY)) or 0, outcome, _text(row.agent), reward,
         _text(row.failure_class) if is_failed else None, _text(row.failure_tier) if is_failed else None,
         _text(row.failure_server) if is_failed else None, said.steps, said.tools,
         _count(usage.tokens_in), _count(usage.tokens_out), times_of(fields, answer),
-        row.is_masked, said.has_tokens, title, _scalars(fields),
+        row.is_masked, said.has_tokens, said.log_prob, title, _scalars(fields),
         _text(answer.get("model")), problem,
     )  # fmt: skip
 
@@ -158,21 +167,44 @@ class _Said(NamedTuple):
     """The part of a conversation that the index keeps."""
 
     steps: int | None = None
-    tools: tuple[str, ...] | None = None
+    tools: Tools | None = None
     has_tokens: bool = False
+    log_prob: float | None = None
 
 
-def _said_in(items: object) -> _Said:
-    """Return the number of the model's turns and the names of the tools that the model called."""
+def _said_in(items: object, cut: Cut) -> _Said:
+    """Return what the model said and called, from the items of its response."""
     if not isinstance(items, list):
         return _Said()
-    said = list(turns(objects_in(items)))
-    tools, has_tokens = [], False
-    for item in chain.from_iterable(said):
-        has_tokens = has_tokens or "generation_token_ids" in item
-        if (kind := str(item.get("type"))).endswith("_call"):
-            tools.append(_text(item.get("name")) or kind)
-    return _Said(len(said), tuple(tools), has_tokens)
+    known = objects_in(items)
+    names: dict[object, str] = {}
+    tools: dict[str, tuple[int, int]] = {}
+    has_tokens, log_probs = False, list[float]()
+    for item in known:
+        if "generation_token_ids" in item:
+            has_tokens = True
+            log_probs += _numbers_in(item.get(LOG_PROBS), cut)
+        kind = item.get("type")
+        if not isinstance(kind, str) or not kind.endswith(("_call", "_output")):
+            continue
+        call_id = str(item.get("call_id"))
+        if kind.endswith("_call"):
+            names[call_id] = name = _text(item.get("name")) or kind
+            calls, failed = tools.get(name, (0, 0))
+            tools[name] = (calls + 1, failed + is_failed(item))
+        elif call_id in names and is_failed(item):
+            calls, failed = tools[name := names.pop(call_id)]
+            tools[name] = (calls, min(calls, failed + 1))
+    log_prob = sum(log_probs) / len(log_probs) if log_probs else None
+    return _Said(sum(1 for _ in turns(known)), tools, has_tokens, log_prob)
+
+
+def _numbers_in(value: object, cut: Cut) -> Iterable[float]:
+    """Return the numbers of an array that may have been cut out of the record."""
+    if (found := cut.array_at(LOG_PROBS, value)) is not None:
+        numbers: list[float] = orjson.loads(found)
+        return numbers
+    return [each for each in value if isinstance(each, int | float)] if isinstance(value, list) else []
 
 
 def _title_of(fields: Mapping[str, object]) -> str:

@@ -45,6 +45,14 @@ def fields_in(db: sqlite3.Connection) -> dict[str, Field]:
     return {name: Field(number, kind, bool(is_counted)) for name, number, kind, is_counted in found}
 
 
+def text_of(value: object, kind: str) -> str:
+    """Return a value of a field as a filter names it."""
+    if kind == "bool":
+        return "true" if value else "false"
+    # Keep all digits of a float, because the text is also the filter for this value.
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
 class FieldTables:
     """The tables of an index's fields, inside a transaction."""
 

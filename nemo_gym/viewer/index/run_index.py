@@ -63,7 +63,7 @@ class Summary(NamedTuple):
     model: str | None = None
     """The model name in the first response."""
     indexed: Mapping[str, int] = {"bytes": 0, "of": 0}
-    has: Mapping[str, bool] = {"tokens": False, "timeline": False, "components": False}
+    has: Mapping[str, bool] = dict.fromkeys(("tokens", "timeline", "components", "training", "tools"), False)
 
 
 class Score(NamedTuple):
@@ -156,6 +156,8 @@ class RunIndex:
                     "tokens": bool(store.fact(db, "has_tokens")),
                     "timeline": bool(store.fact(db, "has_timeline")),
                     "components": bool(has_components),
+                    "training": bool(db.execute("SELECT 1 FROM fields WHERE name = 'policy_version'").fetchone()),
+                    "tools": bool(db.execute("SELECT 1 FROM toolsets WHERE counts <> '{}'").fetchone()),
                 },
             )
 

@@ -24,18 +24,23 @@ BUSY_S = 30.0
 DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_MISMATCH}
 
 COLUMNS = (
-    "id", "agent", "outcome", "reward", "failure", "tier", "server", "attempt", "attempts", "steps", "tool_calls",
-    "toolset", "input_tokens", "output_tokens", "seconds", "model_seconds", "tool_seconds", "started_at", "ended_at",
-    "is_masked", "file", "line", "offset", "bytes", "changed",
+    "id", "task", "agent", "outcome", "reward", "failure", "tier", "server", "attempt", "attempts", "steps",
+    "tool_calls", "toolset", "input_tokens", "output_tokens", "log_prob", "seconds", "model_seconds", "tool_seconds",
+    "started_at", "ended_at", "is_masked", "file", "line", "offset", "bytes", "changed",
 )  # fmt: skip
 
 SCHEMA = f"""
 CREATE TABLE rollouts ({COLUMNS[0]} INTEGER PRIMARY KEY, {", ".join(COLUMNS[1:])});
+CREATE INDEX scores ON rollouts (task, agent, outcome, reward);
 CREATE TABLE titles (task INTEGER PRIMARY KEY, title);
 CREATE TABLE attempts (id, attempt, line, offset, bytes);
 CREATE INDEX attempts_of ON attempts (id);
 CREATE TABLE planned (id INTEGER PRIMARY KEY, line, offset, bytes);
-CREATE TABLE toolsets (id INTEGER PRIMARY KEY, names UNIQUE);
+CREATE TABLE toolsets (id INTEGER PRIMARY KEY, counts UNIQUE);
+CREATE TABLE calls (id, number, tool, seconds, PRIMARY KEY (id, number)) WITHOUT ROWID;
+CREATE TABLE prompts (task INTEGER PRIMARY KEY, digest);
+CREATE TABLE trained (at, version, step, numbers);
+CREATE INDEX trained_at ON trained (at);
 CREATE TABLE fields (id INTEGER PRIMARY KEY, name UNIQUE, kind, is_counted);
 CREATE TABLE counts (field, value, count, PRIMARY KEY (field, value)) WITHOUT ROWID;
 CREATE TABLE files (file INTEGER PRIMARY KEY, bytes, lines, digest);
@@ -45,7 +50,7 @@ CREATE TABLE searches (id INTEGER PRIMARY KEY, words, scope, changed, used_at, U
 CREATE TABLE hits (search, id, PRIMARY KEY (search, id)) WITHOUT ROWID;
 """
 """The tables of an index. The rows of `rollouts` are short, because filtering and sorting read all of them. The fields
-of the records are in the tables of `FieldTables`."""
+of the records are in the tables of `FieldTables`. `toolsets` has the counts of `Entry.tools`, as JSON."""
 VERSION = zlib.crc32(f"{CONTENT} {SCHEMA}".encode()) & 0x7FFFFFFF
 """A part of an index file's name, so that viewers of two releases do not rebuild each other's indexes."""
 

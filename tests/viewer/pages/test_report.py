@@ -52,6 +52,8 @@ def test_every_page_is_in_the_report(page):
     for address, role, name in [
         (f"{every}/overview", "figure", "mcqa_simple_agent"),
         (f"{every}/tasks", "region", "Tasks"),
+        (f"{every}/tools", "region", "Tools"),
+        (f"{every}/training", "heading", "No rollout has a policy version"),
         (f"{every}/rollouts", "grid", "Rollouts"),
         (f"{every}/rollout/60/0", "heading", "Task 60 · repeat 0"),
         (f"{every}/rollout/60/0?tab=timeline", "listbox", "Calls by time"),

@@ -80,10 +80,10 @@ def test_long_command_and_names_stay_within_the_window(site, open_page, width):
 def test_heat_map_says_which_repeats_it_shows(site, page):
     legend = page.locator(".heat-legend")
     site.open(page, "many", "overview")
-    expect(legend).to_contain_text(f"the first 64 of {REPEATS} repeats")
+    expect(legend).to_contain_text(f"2 of {REPEATS} repeats in a square")
     site.open(page, "small", "overview")
     expect(legend).to_contain_text("repeats down")
-    expect(legend).not_to_contain_text("the first")
+    expect(legend).not_to_contain_text("in a square")
 
 
 def test_kinds_and_order_of_tasks_are_kept_in_the_address(site, page):

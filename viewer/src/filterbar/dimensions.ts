@@ -10,7 +10,7 @@ export type Dimension =
   | { kind: "field"; name: string; label: string }
   | { kind: "range"; name: "reward" | "steps"; label: string }
   | { kind: "numbers"; name: "task" | "repeat"; label: string }
-  | { kind: "flag"; name: "star" | "commented"; label: string };
+  | { kind: "flag"; name: "star" | "commented" | "tool_failed"; label: string };
 
 const DIMENSIONS: Dimension[] = [
   { kind: "values", name: "agent", label: "Agent" },
@@ -18,6 +18,7 @@ const DIMENSIONS: Dimension[] = [
   { kind: "range", name: "reward", label: "Reward" },
   { kind: "range", name: "steps", label: "Steps" },
   { kind: "values", name: "tool", label: "Tool used" },
+  { kind: "flag", name: "tool_failed", label: "A tool failed" },
   { kind: "values", name: "failure", label: "Failure" },
   { kind: "values", name: "tier", label: "Tier of the failure" },
   { kind: "values", name: "server", label: "Server of the failure" },
@@ -33,6 +34,7 @@ export function offered(facets: Facets): Dimension[] {
   const fields = facets.fields.map(({ name }): Dimension => ({ kind: "field", name, label: name }));
   const useful = DIMENSIONS.filter((dimension) => {
     if (dimension.kind === "values") return valuesOf(facets, dimension).length > 0;
+    if (dimension.name === "tool_failed") return facets.tools.length > 0;
     return dimension.kind !== "range" || facets[dimension.name] !== null;
   });
   return [...useful, ...fields];

@@ -1,6 +1,6 @@
 /** The mean reward for each value of a field, such as the subset of the data: where does the model fail? */
 
-import type { Facets, Filter, Overview } from "../api";
+import type { Facets, Filter, Groups } from "../api";
 import { useFacets, useLoaded } from "../data";
 import { useSource } from "../source";
 import { hrefWithFilter, useParameter } from "../state";
@@ -8,19 +8,13 @@ import { Card, ErrorNote, Spinner, Table } from "../ui";
 import type { Column } from "../ui";
 import { count, mean, number } from "../ui/format";
 import { visible } from "../rollout/text/visible";
-import { meanOf } from "./mean";
 
-/** Each value is a request. */
-const MOST_VALUES = 12;
+/** A longer table is cut, with the largest groups first. */
+const MOST_VALUES = 200;
 
 type Field = Facets["fields"][number];
 
-interface Row {
-  value: string;
-  filter: Filter;
-  counts: Overview["counts"];
-  mean: number | null;
-}
+type Row = Groups["rows"][number];
 
 export function ByField({ run, filter }: { run: string; filter: Filter }) {
   const facets = useFacets(run);
@@ -56,32 +50,24 @@ export function ByField({ run, filter }: { run: string; filter: Filter }) {
 
 function Values({ run, filter, field }: { run: string; filter: Filter; field: Field }) {
   const source = useSource();
-  const values = field.values.slice(0, MOST_VALUES);
   const key = JSON.stringify([run, filter, field.name]);
-  const loaded = useLoaded(key, (signal) =>
-    Promise.all(
-      values.map(async ({ value }): Promise<Row> => {
-        const narrowed = withField(filter, field.name, value);
-        const { counts, rewards } = await source.overview(run, narrowed, signal);
-        return { value, filter: narrowed, counts, mean: meanOf(rewards) };
-      }),
-    ),
-  );
+  const loaded = useLoaded(key, (signal) => source.groups(run, field.name, filter, signal));
   if (loaded.error !== null) return <ErrorNote message={loaded.error} onRetry={loaded.reload} />;
   if (loaded.data === null || loaded.isLoading) return <Spinner label="Loading the rewards of each value" />;
-  const rows = loaded.data
-    .filter(({ counts }) => counts.scored + counts.failed > 0)
-    .sort((a, b) => (a.mean ?? Infinity) - (b.mean ?? Infinity));
+  const largest = [...loaded.data.rows].sort((a, b) => b.rollouts - a.rollouts).slice(0, MOST_VALUES);
+  const rows = loaded.data.rows
+    .filter((row) => largest.includes(row) && row.scored + row.failed > 0)
+    .sort((a, b) => (field.kind === "number" ? 0 : (a.mean ?? Infinity) - (b.mean ?? Infinity)));
   return (
     <>
       <Table
         caption={`Mean reward by ${field.name}`}
-        columns={columnsOf(run, field, rows)}
+        columns={columnsOf(run, filter, field, rows)}
         rows={rows}
         keyOf={(row) => row.value}
       />
-      {field.values.length > MOST_VALUES && (
-        <p class="dim">The {MOST_VALUES} most frequent values. Filter by a field to see others.</p>
+      {loaded.data.total > MOST_VALUES && (
+        <p class="dim">The {MOST_VALUES} most frequent of {count(loaded.data.total)} values.</p>
       )}
     </>
   );
@@ -93,7 +79,7 @@ function withField(filter: Filter, name: string, value: string): Filter {
   return { ...filter, field: [...others, `${name}=${value}`] };
 }
 
-function columnsOf(run: string, field: Field, rows: Row[]): Column<Row>[] {
+function columnsOf(run: string, filter: Filter, field: Field, rows: Row[]): Column<Row>[] {
   const means = rows.flatMap((row) => row.mean ?? []);
   const [low, high] = [Math.min(0, ...means), Math.max(1, ...means)];
   const share = (value: number) => `${(100 * (value - low)) / (high - low)}%`;
@@ -102,7 +88,7 @@ function columnsOf(run: string, field: Field, rows: Row[]): Column<Row>[] {
       key: "value",
       label: field.name,
       sortBy: (row) => (field.kind === "number" ? Number(row.value) : row.value),
-      render: (row) => <a href={hrefWithFilter({ page: "rollouts", run }, row.filter)}>{visible(row.value)}</a>,
+      render: (row) => <a href={hrefWithFilter({ page: "rollouts", run }, withField(filter, field.name, row.value))}>{visible(row.value)}</a>,
     },
     {
       key: "mean",
@@ -129,15 +115,15 @@ function columnsOf(run: string, field: Field, rows: Row[]): Column<Row>[] {
       key: "scored",
       label: "Scored",
       isNumber: true,
-      sortBy: ({ counts }) => counts.scored,
-      render: ({ counts }) => count(counts.scored),
+      sortBy: (row) => row.scored,
+      render: (row) => count(row.scored),
     },
     {
       key: "failed",
       label: "Failed",
       isNumber: true,
-      sortBy: ({ counts }) => counts.failed,
-      render: ({ counts }) => count(counts.failed),
+      sortBy: (row) => row.failed,
+      render: (row) => count(row.failed),
     },
   ];
 }

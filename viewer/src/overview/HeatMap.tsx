@@ -86,11 +86,17 @@ function Legend({ heat, isTransposed }: { heat: Heat; isTransposed: boolean }) {
   const cells = heat.cells.flat();
   return (
     <div class="heat-legend dim">
-      <span>{isTransposed ? "tasks down, repeats across;" : "tasks across, repeats down;"}</span>
+      <span>
+        {heat.repeats === 1 && heat.per_column > 1
+          ? "a square for all repeats of a task;"
+          : isTransposed
+            ? "tasks down, repeats across;"
+            : "tasks across, repeats down;"}
+      </span>
       <span>{number(low)}</span>
       <span class="heat-scale" aria-hidden="true" />
-      <span>{number(high)} {heat.tasks.some((task) => task.count > 1) ? "mean reward" : "reward"}</span>
-      {heat.of_repeats > heat.repeats && <span>the first {count(heat.repeats)} of {count(heat.of_repeats)} repeats</span>}
+      <span>{number(high)} {heat.per_column > 1 || heat.tasks.some((task) => task.count > 1) ? "mean reward" : "reward"}</span>
+      {heat.per_column > 1 && heat.repeats > 1 && <span>{count(heat.per_column)} of {count(heat.of_repeats)} repeats in a square</span>}
       {cells.includes("failed") && <span><span class="heat-key is-failed" aria-hidden="true">×</span> failed</span>}
       {cells.includes(null) && <span><span class="heat-key" aria-hidden="true" /> unresolved or not selected</span>}
     </div>
@@ -102,7 +108,13 @@ function describe(heat: Heat, { task, repeat }: Place): string {
   if (!group) return "";
   const name = group.count > 1 ? `${group.count} tasks from ${group.first}` : `task ${group.first}`;
   if (repeat === null) return `${name}: compare its repeats`;
-  return `${name}, repeat ${repeat}: ${valueOf(heat.cells[task]?.[repeat] ?? null, group.count > 1)}`;
+  return `${name}, ${repeatsOf(heat, repeat)}: ${valueOf(heat.cells[task]?.[repeat] ?? null, group.count > 1 || heat.per_column > 1)}`;
+}
+
+function repeatsOf({ per_column, of_repeats, repeats }: Heat, column: number): string {
+  const first = column * per_column;
+  if (per_column === 1) return `repeat ${first}`;
+  return repeats === 1 ? "all repeats" : `repeats ${first} to ${Math.min(first + per_column, of_repeats) - 1}`;
 }
 
 function valueOf(cell: Cell, isMean: boolean): string {
@@ -114,8 +126,8 @@ function summary(heat: Heat): string {
   const cells = heat.cells.flat();
   const failed = cells.filter((cell) => cell === "failed").length;
   const missing = cells.filter((cell) => cell === null).length;
-  const some = heat.of_repeats > heat.repeats ? `the first ${count(heat.repeats)} of ${count(heat.of_repeats)}` : count(heat.repeats);
-  return `${count(heat.tasks.length)} tasks by ${some} repeats: ${count(cells.length - failed - missing)} scored, ${count(failed)} failed, ${count(missing)} unresolved or not selected.`;
+  const tasks = heat.tasks.reduce((sum, each) => sum + each.count, 0);
+  return `${count(tasks)} tasks by ${count(heat.of_repeats)} repeats: ${count(cells.length - failed - missing)} scored, ${count(failed)} failed, ${count(missing)} unresolved or not selected.`;
 }
 
 /** A group of tasks opens the table, sorted by task, about where the group begins. */
@@ -125,7 +137,7 @@ function addressOf(run: string, heat: Heat, filter: Filter, { task, repeat }: Pl
     const before = heat.tasks.slice(0, task).reduce((sum, each) => sum + each.count, 0);
     return hrefWithFilter({ page: "rollouts", run }, filter, { row: before * heat.of_repeats });
   }
-  if (repeat === null) return href({ page: "task", run, task: group.first });
+  if (repeat === null || heat.per_column > 1) return href({ page: "task", run, task: group.first });
   return href({ page: "rollout", run, task: group.first, repeat });
 }
 

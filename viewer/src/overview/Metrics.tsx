@@ -1,13 +1,15 @@
-/** All metrics of a run with their meaning: the key ones first, and all of them on request or by search. */
+/** The metrics of a run with their meaning: the key ones first, and all of them on request or by search. */
 import { useState } from "preact/hooks";
-import type { Overview } from "../api";
+import type { Metrics as Loaded } from "../api";
+import { useLoaded } from "../data";
+import { useSource } from "../source";
+import { Card } from "../ui/Card";
 import { count, plain } from "../ui/format";
+import { ErrorNote } from "../ui/notes";
 import { Table } from "../ui/Table";
 import type { Column } from "../ui/Table";
 
-type Metric = Overview["metrics"][number];
-
-const MOST_SHOWN = 300;
+type Metric = Loaded["rows"][number];
 
 const COLUMNS: Column<Metric>[] = [
   {
@@ -33,17 +35,17 @@ const AGENT: Column<Metric> = {
   render: (row) => <span class="dim">{row.agent}</span>,
 };
 
-export function Metrics({ metrics }: { metrics: Metric[] }) {
+export function Metrics({ run, title }: { run: string; title: string }) {
+  const source = useSource();
   const [words, setWords] = useState("");
   const [isWhole, setIsWhole] = useState(false);
-  const hasAgents = new Set(metrics.map((each) => each.agent)).size > 1;
-  const hasKeys = metrics.some((each) => each.is_key);
-  const chosen = words
-    ? metrics.filter((each) => isFound(each, words))
-    : metrics.filter((each) => isWhole || !hasKeys || each.is_key);
-  const rows = [...chosen].sort((a, b) => Number(b.is_key) - Number(a.is_key)).slice(0, MOST_SHOWN);
+  const loaded = useLoaded(JSON.stringify([run, words, isWhole]), (signal) => source.metrics(run, words, isWhole, signal));
+  if (loaded.error !== null) return <ErrorNote message={loaded.error} onRetry={loaded.reload} />;
+  if (loaded.data === null || loaded.data.of === 0) return null;
+  const { of, total, has_keys, rows } = loaded.data;
+  const hasAgents = new Set(rows.map((each) => each.agent)).size > 1;
   return (
-    <>
+    <Card title={title}>
       <div class="metrics-tools">
         <input
           class="field"
@@ -53,9 +55,9 @@ export function Metrics({ metrics }: { metrics: Metric[] }) {
           value={words}
           onInput={(event) => setWords(event.currentTarget.value)}
         />
-        {hasKeys && (
+        {has_keys && (
           <label>
-            <input type="checkbox" checked={isWhole} onChange={() => setIsWhole(!isWhole)} /> All {count(metrics.length)}
+            <input type="checkbox" checked={isWhole} onChange={() => setIsWhole(!isWhole)} /> All {count(of)}
           </label>
         )}
       </div>
@@ -63,18 +65,13 @@ export function Metrics({ metrics }: { metrics: Metric[] }) {
         <Table caption="Metrics and their meaning" columns={hasAgents ? [...COLUMNS, AGENT] : COLUMNS} rows={rows} keyOf={keyOf} />
       </div>
       <p class="dim" role="status">
-        {chosen.length === 0 && "No metric contains these words."}
-        {chosen.length > MOST_SHOWN && `The first ${MOST_SHOWN} of ${count(chosen.length)} metrics are shown. Search for the others.`}
+        {total === 0 && "No metric contains these words."}
+        {total > rows.length && `The first ${count(rows.length)} of ${count(total)} metrics are shown. Search for the others.`}
       </p>
-    </>
+    </Card>
   );
 }
 
 function keyOf({ agent, name }: Metric): string {
   return JSON.stringify([agent, name]);
-}
-
-function isFound(metric: Metric, words: string): boolean {
-  const text = `${metric.name} ${metric.agent ?? ""} ${metric.meaning ?? ""}`.toLowerCase();
-  return words.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 }

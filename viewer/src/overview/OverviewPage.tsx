@@ -6,6 +6,7 @@ import { hrefWithFilter, useFilter } from "../state";
 import { isEmpty } from "../filter";
 import { ButtonLink } from "../ui/Button";
 import { Card } from "../ui/Card";
+import { count } from "../ui/format";
 import { Empty, ErrorNote, Spinner } from "../ui/notes";
 import { ByField } from "./ByField";
 import { Components } from "./Components";
@@ -56,7 +57,7 @@ interface PartsProps {
 }
 
 function Parts({ run, overview, filter, setFilter }: PartsProps) {
-  const { counts, rewards, heatmap, failures, progress, distributions, components, metrics } = overview;
+  const { counts, rewards, heatmap, failures, progress, distributions, sampled, components } = overview;
   const total = counts.scored + counts.failed + (counts.unresolved ?? 0);
   if (total === 0) return <Nothing filter={filter} setFilter={setFilter} />;
   const toTable = <ButtonLink kind="quiet" to={hrefWithFilter({ page: "rollouts", run }, filter)}>Show rollouts</ButtonLink>;
@@ -80,14 +81,15 @@ function Parts({ run, overview, filter, setFilter }: PartsProps) {
       {failures.length > 0 && <Card title="Failures"><Failures run={run} failures={failures} filter={filter} /></Card>}
       {progress.at_s.length > 1 && <Card title="Progress"><Progress progress={progress} /></Card>}
       {distributions.length > 0 && (
-        <Card title="Steps, tokens and time">
+        <Card
+          title="Steps, tokens and time"
+          actions={sampled !== null && <span class="dim">from a sample of {count(sampled)} rollouts</span>}
+        >
           <Distributions distributions={distributions} onPickSteps={pickSteps} />
         </Card>
       )}
       {components.length > 0 && <Card title="Reward components"><Components components={components} /></Card>}
-      {metrics.length > 0 && (
-        <Card title={isEmpty(filter) ? "Metrics" : "Metrics of the whole run"}><Metrics metrics={metrics} /></Card>
-      )}
+      <Metrics run={run} title={isEmpty(filter) ? "Metrics" : "Metrics of the whole run"} />
     </>
   );
 }

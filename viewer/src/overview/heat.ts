@@ -95,7 +95,7 @@ function cornerAt(grid: Grid, column: number, row: number): { x: number; y: numb
 }
 
 function labelOf(heat: Heat, isRepeat: boolean, at: number): string {
-  return String(isRepeat ? at : (heat.tasks[at]?.first ?? at));
+  return String(isRepeat ? at * heat.per_column : (heat.tasks[at]?.first ?? at));
 }
 
 /** The lowest and highest reward that the colors distinguish: 0 to 1, or more if there are others. */

@@ -1,14 +1,14 @@
 /** The document inside an exported report as a Source. It answers as the server does, without a network. */
 import type {
-  Comparison, Facets, Filter, JsonObject, Note, Overview, Problem, Report, Rollout, RolloutRow, RolloutsPage, Run, TaskKind,
-  TaskPage, TaskSort, TasksPage, Tokens,
+  Comparison, Facets, Filter, Groups, JsonObject, Metrics, Note, Over, Overview, Problem, Report, Rollout, RolloutRow,
+  RolloutsPage, Run, TaskKind, TaskPage, TaskSort, TasksPage, Tokens, Tools, Training,
 } from "../api";
 import { compareRows, fieldOf, isEmpty, matches } from "../filter";
 import type { Known } from "../filter";
 import { ApiError } from "../source";
 import type { LiveHandlers, Order, RolloutOptions, Source } from "../source";
 import { overviewOf } from "./overview";
-import { tasksOf } from "./tasks";
+import { groupsOf, metricsOf, tasksOf } from "./groups";
 
 const MOST_REPEATS = 16;
 
@@ -45,6 +45,22 @@ export class EmbeddedSource implements Source {
   async overview(run: string, filter: Filter): Promise<Overview> {
     const whole = found(this.report.overviews[run], `Run '${run}'`);
     return isEmpty(filter) ? whole : overviewOf(this.chosen(run, filter, "task", "asc"), whole);
+  }
+
+  async metrics(run: string, find: string, whole: boolean): Promise<Metrics> {
+    return metricsOf(found(this.report.metrics[run], `Run '${run}'`), find, whole);
+  }
+
+  async groups(run: string, by: string, filter: Filter): Promise<Groups> {
+    return groupsOf(this.chosen(run, filter, "task", "asc"), by);
+  }
+
+  async tools(run: string): Promise<Tools> {
+    return found(this.report.tools[run], `Run '${run}'`);
+  }
+
+  async training(run: string, over: Over): Promise<Training> {
+    return found(this.report.training[run], `Run '${run}'`)[over];
   }
 
   async tasks(

@@ -3,10 +3,11 @@ import type { Overview, RolloutRow } from "../api";
 import type { Known } from "../filter";
 
 const BINS = 20;
-const MOST_TASKS = 200;
+const MOST_ROWS = 200;
 const MOST_REPEATS = 64;
+const MOST_SQUARES = 1000;
 
-/** Parts that rows cannot give, such as the progress over time, are empty; the metrics are those of the whole run. */
+/** Parts that rows cannot give, such as the progress over time, are empty. */
 export function overviewOf(chosen: Known[], whole: Overview): Overview {
   const rows = chosen.map(({ row }) => row);
   return {
@@ -17,7 +18,7 @@ export function overviewOf(chosen: Known[], whole: Overview): Overview {
     progress: { at_s: [], finished: [], in_flight: [] },
     distributions: distributionsOf(rows),
     components: componentsOf(chosen),
-    metrics: whole.metrics,
+    sampled: null,
   };
 }
 
@@ -50,19 +51,22 @@ function isScored(row: RolloutRow): row is Scored {
 
 function heatmapOf(rows: RolloutRow[]): Overview["heatmap"] {
   const tasks = [...new Set(rows.map((row) => row.task))].sort((a, b) => a - b);
-  const perGroup = Math.max(1, Math.ceil(tasks.length / MOST_TASKS));
+  const isLarge = tasks.length > MOST_ROWS;
+  const perGroup = Math.max(1, Math.ceil(tasks.length / (isLarge ? MOST_SQUARES : MOST_ROWS)));
   const ofRepeats = rows.reduce((most, row) => Math.max(most, row.repeat + 1), 0);
-  const repeats = Math.min(MOST_REPEATS, ofRepeats);
+  const perColumn = Math.max(1, isLarge ? ofRepeats : Math.ceil(ofRepeats / MOST_REPEATS));
+  const repeats = Math.ceil(ofRepeats / perColumn);
   const groupOf = new Map(tasks.map((task, at) => [task, Math.floor(at / perGroup)]));
   const groups = Array.from({ length: Math.ceil(tasks.length / perGroup) }, (_, at) => at);
   const found = groups.map(() => Array.from({ length: repeats }, (): RolloutRow[] => []));
-  for (const row of rows) found[groupOf.get(row.task) ?? 0]?.[row.repeat]?.push(row);
+  for (const row of rows) found[groupOf.get(row.task) ?? 0]?.[Math.floor(row.repeat / perColumn)]?.push(row);
   return {
     tasks: groups.map((at) => ({
       first: tasks[at * perGroup] ?? 0,
       count: Math.min(perGroup, tasks.length - at * perGroup),
     })),
     repeats,
+    per_column: perColumn,
     of_repeats: ofRepeats,
     cells: found.map((cells) => cells.map(cellOf)),
   };

@@ -97,11 +97,14 @@ function Crumb({ text }: { text: string }) {
   );
 }
 
-const TABS = ["overview", "tasks", "rollouts", "live"] as const;
+const TABS = ["overview", "training", "tasks", "tools", "rollouts", "live"] as const;
 
 function Tabs({ route, run }: { route: RunPage; run: Run | null }) {
   const isRunning = run !== null && (run.is_live || run.state === "running");
-  const shown = TABS.filter((tab) => tab !== "live" || isRunning || route.page === "live");
+  const has = { ...run?.has, live: isRunning };
+  const shown = TABS.filter(
+    (tab) => tab === route.page || (tab !== "live" && tab !== "tools" && tab !== "training") || has[tab],
+  );
   const active = route.page === "rollout" || route.page === "task" ? "rollouts" : route.page;
   return (
     <nav class="tabs" aria-label="Pages of the run">

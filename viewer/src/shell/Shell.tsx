@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { RunContext, useRun } from "../data";
 import { FilterBar } from "../filterbar/FilterBar";
+import { useSource } from "../source";
 import { changeQuery, mistakesIn, useRoute } from "../state";
 import type { Mistake, Page } from "../state";
 import { ErrorNote, useShortcuts } from "../ui";
@@ -26,7 +27,9 @@ export function Shell() {
     { keys: ["t"], label: "Switch between light and dark", act: toggleTheme },
     { keys: ["/"], label: "Search in the conversations", act: focusSearch },
   ]);
-  const filtered = filteredRuns(route);
+  const { isReport } = useSource();
+  // A report has the numbers of these pages for all of its rollouts only.
+  const filtered = isReport && (route.page === "tools" || route.page === "training") ? [] : filteredRuns(route);
   const mistakes = isFiltered(route) ? mistakesIn(route.query, route.page) : [];
   return (
     <RunContext.Provider value={run}>
@@ -54,10 +57,10 @@ export function Shell() {
   );
 }
 
-type Filtered = Extract<Page, { page: "overview" | "tasks" | "rollouts" | "compare" }>;
+type Filtered = Extract<Page, { page: "overview" | "tasks" | "tools" | "training" | "rollouts" | "compare" }>;
 
 function isFiltered<P extends Page>(route: P): route is P & Filtered {
-  return ["overview", "tasks", "rollouts", "compare"].includes(route.page);
+  return ["overview", "tasks", "tools", "training", "rollouts", "compare"].includes(route.page);
 }
 
 /** The runs whose rollouts the filter bar narrows down; none on pages without it. */

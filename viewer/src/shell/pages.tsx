@@ -12,6 +12,8 @@ import Align from "../rollout/AlignPage";
 import Compare from "../rollout/ComparePage";
 import Rollout from "../rollout/RolloutPage";
 import Task from "../rollout/TaskPage";
+import Tools from "../tools/ToolsPage";
+import Training from "../training/TrainingPage";
 import { href } from "../state";
 import type { Page } from "../state";
 import { Empty, ErrorNote } from "../ui";
@@ -28,6 +30,10 @@ function pageOf(route: Page): ComponentChildren {
       return <Rollouts run={route.run} />;
     case "tasks":
       return <Tasks run={route.run} />;
+    case "tools":
+      return <Tools run={route.run} />;
+    case "training":
+      return <Training run={route.run} />;
     case "overview":
       return <Overview run={route.run} />;
     case "live":

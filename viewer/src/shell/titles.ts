@@ -6,6 +6,8 @@ export const PAGE_NAMES: Record<Page["page"], string> = {
   runs: "Runs",
   overview: "Overview",
   tasks: "Tasks",
+  tools: "Tools",
+  training: "Training",
   rollouts: "Rollouts",
   live: "Live",
   rollout: "Rollout",

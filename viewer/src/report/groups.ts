@@ -1,5 +1,7 @@
-/** The tasks of a report, computed in the page from its rows as nemo_gym/viewer/tasks.py does from its index. */
-import type { RolloutRow, TaskKind, TaskRow, TaskSort, TasksPage } from "../api";
+/** Groups of a report's rollouts, computed in the page from its rows as nemo_gym/viewer/groups.py does from its index. */
+import type { Groups, Metrics, Numbers, RolloutRow, TaskKind, TaskRow, TaskSort, TasksPage } from "../api";
+import { fieldOf } from "../filter";
+import type { Known } from "../filter";
 import type { Order } from "../source";
 
 const PAGE = 100;
@@ -28,12 +30,36 @@ function kindOf({ low, high }: TaskRow): TaskKind | null {
 }
 
 function taskOf(task: number, rollouts: RolloutRow[]): TaskRow {
+  return { task, title: rollouts[0]?.title ?? "", ...numbersOf(rollouts) };
+}
+
+/** The rollouts with the same value of a column or a field, ordered by the value. */
+export function groupsOf(chosen: Known[], by: string): Groups {
+  const groups = new Map<string, RolloutRow[]>();
+  for (const known of chosen) {
+    const value = by in known.row ? known.row[by as keyof RolloutRow] : fieldOf(known, by);
+    if (value === null || value === undefined) continue;
+    groups.set(String(value), [...(groups.get(String(value)) ?? []), known.row]);
+  }
+  const rows = [...groups].map(([value, rollouts]) => ({ value, ...numbersOf(rollouts) }));
+  return { total: rows.length, rows: rows.sort((a, b) => a.value.localeCompare(b.value, "en", { numeric: true })) };
+}
+
+/** The metrics that contain words, from those that the report has. */
+export function metricsOf(all: Metrics, find: string, whole: boolean): Metrics {
+  const words = find.toLowerCase().split(/\s+/).filter(Boolean);
+  const rows = all.rows.filter(({ agent, name, meaning, is_key }) => {
+    const text = `${name} ${agent ?? ""} ${meaning ?? ""}`.toLowerCase();
+    return (whole || words.length > 0 || !all.has_keys || is_key) && words.every((word) => text.includes(word));
+  });
+  return { ...all, total: rows.length, rows };
+}
+
+function numbersOf(rollouts: RolloutRow[]): Numbers {
   const rewards = rollouts.flatMap(({ reward }) => reward ?? []);
   const mean = meanOf(rewards);
   const squares = rewards.reduce((sum, reward) => sum + (reward - (mean ?? 0)) ** 2, 0);
   return {
-    task,
-    title: rollouts[0]?.title ?? "",
     rollouts: rollouts.length,
     scored: rewards.length,
     solved: rewards.filter((reward) => reward >= 1).length,
