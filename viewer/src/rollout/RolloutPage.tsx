@@ -13,6 +13,7 @@ import { FindBar } from "./FindBar";
 import { Head } from "./Head";
 import { RawJson } from "./RawJson";
 import { FailureCard } from "./side/FailureCard";
+import { useResizer } from "./side/Resizer";
 import { Result } from "./side/Result";
 import { Timeline } from "./side/Timeline";
 import { Verdict } from "./side/Verdict";
@@ -34,6 +35,7 @@ interface Props {
 export default function RolloutPage({ run, task, repeat }: Props) {
   const loaded = useRollout(run, task, repeat);
   const { rollout, error } = loaded;
+  const { width, edge } = useResizer();
   if (rollout === null) {
     return error === null ? (
       <Spinner label="Loading the rollout" />
@@ -50,8 +52,9 @@ export default function RolloutPage({ run, task, repeat }: Props) {
           <strong aria-hidden="true">Why</strong> <span dir="auto">{visible(rollout.why)}</span>
         </section>
       )}
-      <div class="rollout-columns">
+      <div class="rollout-columns" style={width === null ? {} : { "--side": `${width}px` }}>
         <Content rollout={rollout} omitted={loaded.omitted} onMore={loaded.loadMore} />
+        {edge}
         <Side rollout={rollout} onChange={loaded.reload} />
       </div>
     </div>
