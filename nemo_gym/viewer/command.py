@@ -34,6 +34,9 @@ class ViewSettings(CommandSettings):
     encrypted. Prefer a tunnel, such as ssh -L."""
     no_open: bool = False
     """Print the address without opening a browser."""
+    tokenizer: str | None = None
+    """The tokenizer for the text of tokens: a folder, or the address of an engine with /detokenize. Default: that of
+    the model in the Hugging Face cache."""
     export: Path | None = None
     """Write one HTML file that shows the rollouts without a server, and exit."""
     jsonl: Path | None = None
@@ -61,6 +64,7 @@ def view(words: list[str]) -> int:
     selection = Selection.parse(settings.filter, limit)
     paths = settings.paths or [USUAL_FOLDER if USUAL_FOLDER.is_dir() else Path()]
     with closing(library_of(paths)) as library:
+        library.tokenizer = settings.tokenizer
         if output:
             _check_output(library, output, overwrite=settings.overwrite)
         if settings.export:

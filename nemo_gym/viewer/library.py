@@ -31,6 +31,8 @@ class Library:
 
     def __init__(self, paths: Sequence[Path], cache: Path | None = None) -> None:
         """Look for runs in `paths`. The indexes are kept in `cache`, by default in the user's cache folder."""
+        self.tokenizer: str | None = None
+        """The tokenizer for the text of tokens; see `decoding.texts_of`."""
         self.paths = [path.resolve() for path in paths]
         self._discovery = Discovery(self.paths)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None

@@ -81,7 +81,7 @@ def _report(library: Library, selection: Selection, problems: list[str]) -> Json
                     part["source"] = _data_address(shown, part["source"], paths, problems)
                 rollouts.append(rollout)
                 if run["has"]["tokens"] and row["outcome"] == "scored":
-                    tokens[f"{row['task']}:{row['repeat']}"] = tokens_of(shown.record.fields)
+                    tokens[f"{row['task']}:{row['repeat']}"] = tokens_of(shown.record.fields, library.tokenizer)
         included, total = included + len(page.rows), total + page.total
     report["selection"] = {"text": selection.query, "total": total, "included": included}
     report["comparison"] = None

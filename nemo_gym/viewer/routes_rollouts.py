@@ -90,8 +90,8 @@ def rollout(
 
 
 @router.get("/api/tokens")
-def tokens(asked: Rollout) -> Response:
-    return json_response(tokens_of(shown_at(*asked).record.fields))
+def tokens(request: Request, asked: Rollout) -> Response:
+    return json_response(tokens_of(shown_at(*asked).record.fields, library_of(request).tokenizer))
 
 
 @router.get("/api/task")

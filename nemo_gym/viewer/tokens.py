@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.training.trajectory import NonContiguousTokens, Trajectory, sequences_of, trajectory_of
+from nemo_gym.records.conversation import object_at, output_of, texts_of, turns
+from nemo_gym.schemas.shapes import Item
+from nemo_gym.training.trajectory import SAMPLED_IDS, NonContiguousTokens, Trajectory, sequences_of, trajectory_of
+from nemo_gym.viewer import decoding
+from nemo_gym.viewer.shortening import cut
 
 MOST_TOKENS = 200_000
 """The maximum number of tokens in one response, over all sequences together."""
 
 
-def tokens_of(record: JsonObject) -> Mapping[str, object]:
-    """Return the tokens of a rollout (type `Tokens` in api.ts).
+def tokens_of(record: JsonObject, tokenizer: str | None = None) -> Mapping[str, object]:
+    """Return the tokens of a rollout (type `Tokens` in api.ts), decoded with `tokenizer` (see `decoding.texts_of`).
 
     If a turn does not continue the tokens of the turns before it, the message in `problem` names that turn.
     """
@@ -33,10 +37,34 @@ def tokens_of(record: JsonObject) -> Mapping[str, object]:
         problem = f"Only the first {MOST_TOKENS:,} of {total:,} tokens are shown; the raw record has all of them."
     if not shown and problem is None:
         problem = sequences[0].mask_reason or "The rollout does not have tokens."
+    problem = _add_texts(record, shown, tokenizer) or problem
     first = sequences[0]
     return {
         "sequences": shown, "is_masked": first.is_masked, "mask_reason": first.mask_reason, "problem": problem
     }  # fmt: skip
+
+
+def _add_texts(record: JsonObject, shown: Sequence[JsonObject], tokenizer: str | None) -> str | None:
+    """Add the text of each token and of each turn, if it is known. Return the reason if tokens cannot be decoded."""
+    said = [turn for turn in turns(output_of(record)) if any(SAMPLED_IDS in item for item in turn)]
+    parts = [part for each in shown for part in each["turns"]]
+    # If a turn is missing, it is not known which text belongs to which turn.
+    texts = ["\n".join(_text_in(turn)) for turn in said] if len(said) == len(parts) else [""] * len(parts)
+    for part, text in zip(parts, texts, strict=True):
+        part["text"] = cut(text)
+    try:
+        for each in shown:
+            each["texts"] = decoding.texts_of(each["ids"], tokenizer, object_at(record, "response").get("model"))
+    except DataError as error:
+        return str(error)
+    return None
+
+
+def _text_in(turn: Sequence[Item]) -> Iterator[str]:
+    for item in turn:
+        yield from texts_of(item.get("summary") or item.get("content"))
+        if "arguments" in item:
+            yield f"{item.get('name')} {item['arguments']}"
 
 
 def _break_of(record: JsonObject) -> str | None:
@@ -64,7 +92,7 @@ def _sequence(sequence: Trajectory, most: int) -> JsonObject:
     ids: list[int] = []
     mask: list[int] = []
     logprobs: list[float | None] = []
-    turns: list[Mapping[str, int]] = []
+    parts: list[Mapping[str, int]] = []
     for turn in sequence.turns:
         start = len(ids) + len(turn.context_ids)
         end = start + len(turn.sampled_ids)
@@ -73,8 +101,8 @@ def _sequence(sequence: Trajectory, most: int) -> JsonObject:
         mask += [0] * len(turn.context_ids) + [int(not sequence.is_masked)] * len(turn.sampled_ids)
         logprobs += [None] * len(turn.context_ids) + [round(float(each), 5) for each in turn.log_probs]
         if start < most:
-            turns.append({"start": start, "end": min(end, most)})
+            parts.append({"start": start, "end": min(end, most)})
     return {
         "ids": ids[:most], "mask": mask[:most], "logprobs": logprobs[:most],
-        "prompt_length": min(len(sequence.prompt_ids), most), "turns": turns,
+        "prompt_length": min(len(sequence.prompt_ids), most), "turns": parts, "texts": None,
     }  # fmt: skip

@@ -33,7 +33,8 @@ def test_sequence_is_the_one_that_is_trained():
     assert sequence["mask"] == [0, 0, *trained.mask] == [0, 0, 1, 1, 0, 1]
     assert sequence["logprobs"] == [None, None, -0.3, -0.4, None, -0.6]
     assert (sequence["prompt_length"], found["problem"]) == (2, None)
-    assert sequence["turns"] == [{"start": 2, "end": 4}, {"start": 5, "end": 6}]
+    assert sequence["turns"] == [{"start": 2, "end": 4, "text": "x"}, {"start": 5, "end": 6, "text": "x"}]
+    assert sequence["texts"] is None
 
 
 def test_forks_are_shown_with_their_place():
@@ -59,7 +60,7 @@ def test_long_sequences_are_cut(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tokens, "MOST_TOKENS", 5)
     found = tokens_of(rollout(turn([1, 2], [3, 4]), turn([1, 2, 3, 4, 5], [6])))
     assert found["sequences"][0]["ids"] == found["sequences"][0]["ids"][:5] == [1, 2, 3, 4, 5]
-    assert found["sequences"][0]["turns"] == [{"start": 2, "end": 4}]
+    assert found["sequences"][0]["turns"] == [{"start": 2, "end": 4, "text": ""}]
     assert found["problem"].startswith("Only the first 5 of 6 tokens")
 
 

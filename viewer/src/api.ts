@@ -361,8 +361,10 @@ export interface Tokens {
     mask: (0 | 1)[];
     logprobs: (number | null)[];
     prompt_length: number;
-    /** Where each turn's sampled tokens begin and end. */
-    turns: { start: number; end: number }[];
+    /** Where each turn's sampled tokens begin and end, and what the turn wrote; empty if it is not known. */
+    turns: { start: number; end: number; text: string }[];
+    /** The text of each token; null without a tokenizer. */
+    texts: string[] | null;
   }[];
   is_masked: boolean;
   mask_reason: string | null;

@@ -4,12 +4,15 @@ import { useState } from "preact/hooks";
 import type { Rollout, Tokens } from "../../api";
 import { useLoaded } from "../../data";
 import { useSource } from "../../source";
-import { Empty, ErrorNote, Spinner, WarnNote } from "../../ui";
+import { useParameter } from "../../state";
+import { Button, Empty, ErrorNote, Spinner, WarnNote } from "../../ui";
 import { amount, count, number } from "../../ui/format";
 import type { Sequence } from "./cells";
 import { LIMITS } from "./cells";
 import { SHADES } from "./paint";
+import { Surprises } from "./Surprises";
 import { TokenGrid } from "./TokenGrid";
+import { TokenText } from "./TokenText";
 import "./tokens.css";
 
 export function TokensTab({ rollout }: { rollout: Rollout }) {
@@ -31,7 +34,10 @@ function Loading({ run, task, repeat }: { run: string; task: number; repeat: num
   return <Sequences tokens={loaded.data} />;
 }
 
+const VIEWS = { text: "Text", ids: "Ids", surprise: "By surprise" } as const;
+
 function Sequences({ tokens }: { tokens: Tokens }) {
+  const [given, setView] = useParameter("as");
   const [chosen, setChosen] = useState(0);
   const sequence = tokens.sequences[chosen] ?? tokens.sequences[0];
   if (sequence === undefined) {
@@ -41,6 +47,8 @@ function Sequences({ tokens }: { tokens: Tokens }) {
       </Empty>
     );
   }
+  const usual = sequence.texts === null ? "ids" : "text";
+  const view = given === "text" || given === "ids" || given === "surprise" ? given : usual;
   return (
     <section class="tokens" aria-label="Tokens">
       {tokens.problem !== null && <WarnNote>{tokens.problem}</WarnNote>}
@@ -58,10 +66,21 @@ function Sequences({ tokens }: { tokens: Tokens }) {
             </select>
           </label>
         )}
+        <div role="group" aria-label="Tokens as">
+          {(Object.keys(VIEWS) as (keyof typeof VIEWS)[]).map((each) => (
+            <>
+              <Button key={each} pressed={each === view} onClick={() => setView(each === usual ? null : each)}>
+                {VIEWS[each]}
+              </Button>{" "}
+            </>
+          ))}
+        </div>
         <Summary sequence={sequence} />
       </div>
       <Legend />
-      <TokenGrid sequence={sequence} />
+      {view === "ids" && <TokenGrid sequence={sequence} />}
+      {view === "text" && <TokenText sequence={sequence} />}
+      {view === "surprise" && <Surprises sequence={sequence} />}
     </section>
   );
 }
@@ -104,7 +123,7 @@ function Legend() {
         <span class="legend-swatch is-trained" /> underlined: trained
       </li>
       <li>
-        <span class="legend-swatch is-context" /> hatched: not sampled
+        <span class="legend-swatch is-context" /> hatched or pale: not sampled
       </li>
     </ul>
   );
