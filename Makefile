@@ -226,11 +226,11 @@ agents-openhands: PYTHON := python3.12
 agents: $(NPM_AGENTS) $(PIP_AGENTS)
 
 $(NPM_AGENTS): agents-%:
-	@npm install --global --silent --no-audit --no-fund --prefix $(AGENTS)/$* $(PACKAGES)
+	@npm install --global --loglevel error --no-audit --no-fund --prefix $(AGENTS)/$* $(PACKAGES)
 
 $(PIP_AGENTS): agents-%:
 	@$(PYTHON) -m venv $(AGENTS)/$*
-	@$(AGENTS)/$*/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGES)
+	@$(call add,$(AGENTS)/$*) $(PACKAGES)
 
 # verifiers prepares the programs of its agents with uv.
 VERIFIERS_VENV := .venv-verifiers

@@ -66,3 +66,20 @@ def test_nothing_selected_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "test_none.py").touch()
     command = [CI / "tests", "60", "-m", "absent"]
     assert subprocess.run(command, cwd=tmp_path, env={"PYTHON": sys.executable, **QUICK}, check=False).returncode == 5
+
+
+@pytest.mark.parametrize("problem", ["npm error code ECONNREFUSED", ""])
+def test_agents_that_cannot_be_installed_are_skipped(tmp_path: Path, problem: str) -> None:
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / ".ci/agents").write_text((CI / "agents").read_text())
+    (tmp_path / "Makefile").write_text(f"agents-%:\n\t@echo '{problem}' && mkdir -p .agents/$* && false\n")
+    for name in ("npm", "python"):
+        (tmp_path / name).write_text('#!/bin/sh\necho "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PYTHON": str(tmp_path / "python")}
+    command = ["bash", ".ci/agents"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"agents: pi is skipped, because make agents-pi failed: {problem}\n" in done.stdout
+    assert list((tmp_path / ".agents").iterdir()) == []
+    assert "tests/agents/test_programs.py" in done.stdout.splitlines()[-1]
