@@ -65,7 +65,7 @@ def _without_retries(entries: list[TokenEntry], parents: list[int | None]) -> _K
     kept: set[int] = set()
     undecidable = []
     for indices in answers.values():
-        used = continued.intersection(indices) | {at for at in indices if _has_parallel(entries, at, indices)}
+        used = {at for at in indices if at in continued or _has_parallel(entries, at, indices)}
         if not used:
             # Keep only the last of equal answers, because training needs the same tokens only once.
             used = {indices[-1]}
