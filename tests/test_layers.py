@@ -101,7 +101,7 @@ BORDERS = (
 """Beginnings of the modules that connect to something outside: a cluster, a hub, another program, people's labels."""
 AROUND_THE_CORE = {"contract", "evaluation", "gym", "sandbox", "testing", "training"}
 """Rooms beside the core: checks of environments, comparisons, sandboxes, rollouts in process, clients of trainers."""
-MOST_LINES, MOST_LINES_OF_CORE = 81_422, 52_360
+MOST_LINES, MOST_LINES_OF_CORE = 81_423, 52_361
 """Lower them when code goes. Raising one needs a reason in the commit."""
 
 OPEN_TO_PLUGINS = {

@@ -193,10 +193,11 @@ class Options(Generic[SettingsT]):
         if files and not self.takes_config:
             overrides.append(override_of_flag("--config", CONFIG_PATHS, files))
             files = []
-        overrides += self._of_config(parser, files, overrides, keys)
+        read_files = [*files, *filter(None, [given.get(AGENT_CONFIG)])]
+        overrides += self._of_config(parser, read_files, overrides, keys)
         required = {key_of(name, info) for name, info in self.model.model_fields.items() if info.is_required()}
         missing = {key for key in required if given.get(key) is None}
-        self._check_keys(parser, files, overrides, missing)
+        self._check_keys(parser, read_files, overrides, missing)
         texts = text_keys(self.model) | text_keys(ModelSettings)
         for key, value in given.items():
             if value is not None:
