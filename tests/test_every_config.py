@@ -31,7 +31,7 @@ ENDPOINTS = [
     f"+{model}_{key}={value}"
     for model in ("policy", "reward", "genrm")
     for key, value in (("base_url", "http://127.0.0.1:9/v1"), ("api_key", "none"), ("model_name", "any"))
-] + ["+acp_command=agent"]
+]
 RESOURCES_SERVER = "resources_servers/example_single_tool_call/configs/example_single_tool_call.yaml"
 SAMPLE_MODEL = {"responses_api_models": {"sample_model": {"entrypoint": "app.py"}}}
 UNSET = "???"

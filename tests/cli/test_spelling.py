@@ -61,7 +61,7 @@ def test_all_names_of_a_command_are_equivalent(shared_workplace, words):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("env", "strat"), "'ng env strat' is not a command. Did you mean 'start'? Available: check, "),
+        (("env", "strat"), "'ng env strat' is not a command. Did you mean 'start'? Available: add, check, "),
         (("enb", "start"), "'ng enb' is not a command. Did you mean 'env'? Available: "),
         (("eval", "xyz"), "'ng eval xyz' is not a command. Available: "),
         (("env", "start", "--ready-timeout", "3"), "unrecognized arguments: --ready-timeout"),
