@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "treasure_hunt.py"
 LINE = re.compile(r"^ +(\d+) +([\d.]+) +([\d.]+) +(\d+) +([\d.]+|-)$", re.M)
-STEPS = 100
+STEPS = 60
 
 
 def test_held_out_treasures_are_found_more_often(workplace):
