@@ -1,4 +1,4 @@
-"""The course of a training: what changed with the policy's version, and when tasks stopped to teach."""
+"""The course of a training: what changed with the policy's version, and when tasks stopped teaching."""
 
 from __future__ import annotations
 

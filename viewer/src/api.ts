@@ -241,7 +241,7 @@ export interface Training {
   curves: ({ agent: string | null } & Record<Measure, (number | null)[]>)[];
   /** Tasks that teach at their latest place, that no longer do, that never did, and that were sampled at one place. */
   counts: { teaching: number; stopped: number; flat: number; once: number };
-  /** The map: the first version or step of each column, and tasks in the order in which they stopped to teach. */
+  /** The map: the first version or step of each column, and tasks in the order in which they stopped teaching. */
   columns: number[];
   rows: {
     count: number;

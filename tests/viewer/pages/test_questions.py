@@ -67,7 +67,7 @@ def test_how_did_the_reward_move(site, page):
 def test_which_tasks_stopped_to_teach(site, page):
     site.open(page, "train", "training")
     card = page.get_by_role("region", name="Tasks that teach")
-    expect(card).to_contain_text("70 stopped to teach, 70 still teach, 70 never taught")
+    expect(card).to_contain_text("70 stopped teaching, 70 still teach, 70 never taught")
     expect(card.get_by_role("img")).to_be_visible()
     task = card.get_by_role("row").filter(has_text="A prompt: easy 0")
     expect(task).to_contain_text("always solved")

@@ -1,4 +1,4 @@
-/** The course of a training: curves over the policy's versions, and the tasks that stopped to teach. */
+/** The course of a training: curves over the policy's versions, and the tasks that stopped teaching. */
 
 import type { Filter, Measure, Over, Training } from "../api";
 import { isChanging, useCurrentRun, useEvery, useLoaded } from "../data";
@@ -108,7 +108,7 @@ type Row = Training["rows"][number];
 
 function Teaching({ run, training, over, filter }: { run: string; training: Training; over: Over; filter: Filter }) {
   const { counts, rows } = training;
-  const words = { teaching: "still teach", stopped: "stopped to teach", flat: "never taught" } as const;
+  const words = { teaching: "still teach", stopped: "stopped teaching", flat: "never taught" } as const;
   return (
     <Card title="Tasks that teach">
       <p>
@@ -130,7 +130,7 @@ function Teaching({ run, training, over, filter }: { run: string; training: Trai
         <>
           <TaskMap training={training} over={over} hrefOf={(row) => hrefOf(run, filter, row)} />
           <Table
-            caption="Tasks in the order in which they stopped to teach"
+            caption="Tasks in the order in which they stopped teaching"
             columns={columnsOf(run, over, filter)}
             rows={rows}
             keyOf={(row) => String(row.tasks[0])}
