@@ -459,7 +459,7 @@ def _usage(program: str) -> str:
 
 def _folder_in(tier: str, name: str) -> str:
     folder = name.rstrip("/")
-    return folder if folder.startswith(_TIERS) else f"{tier}/{folder}"
+    return folder if folder.startswith((*_TIERS, "/", "~", ".")) else f"{tier}/{folder}"
 
 
 class UnknownKey(NamedTuple):

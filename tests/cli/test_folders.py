@@ -176,6 +176,12 @@ def test_only_the_named_folder_is_tested(workplace):
     assert workplace.run("ng_test", "+entrypoint=resources_servers/bad").code == 1
 
 
+def test_folder_is_tested_by_its_path(workplace):
+    folder(workplace, "good", GOOD)
+    finished = workplace.run("ng", "env", "test", str(workplace.folder / "resources_servers/good"))
+    assert (finished.code, "1 passed" in finished.out) == (0, True), finished.err
+
+
 def test_folder_without_tests_is_reported(workplace):
     folder(workplace, "bare")
     finished = workplace.run("ng_test", "+entrypoint=resources_servers/bare")
