@@ -25,8 +25,11 @@ def counted(number: int) -> str:
 
 def shown(page: Page) -> list[tuple[int, int]]:
     """Return the tasks and repeats of the rows in sight, from the top, once all of them are loaded."""
-    page.wait_for_function(f"() => ({KEYS})().every((key) => key !== null)")
-    return [(task, repeat) for task, repeat in page.evaluate(KEYS)]
+    # Read and check in one step, because the page may draw other rows between two.
+    loaded = page.wait_for_function(
+        f"() => {{ const keys = ({KEYS})(); return keys.every((key) => key !== null) && keys; }}"
+    )
+    return [(task, repeat) for task, repeat in loaded.json_value()]
 
 
 def selected(page: Page) -> Locator:
