@@ -8,7 +8,7 @@ import io
 import re
 import shlex
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
 import yaml
@@ -16,6 +16,7 @@ import yaml
 from nemo_gym.cli.main import main
 from nemo_gym.cli.selectors import agent_config
 from nemo_gym.config.run_settings import TOP_LEVEL_KEYS
+from nemo_gym.errors import ConfigPathNotFoundError
 from tests.docs.commands import commands_of
 from tests.docs.pages import Block, Page
 
@@ -77,8 +78,10 @@ def wrong_words(words: list[str]) -> str:
         return f"{program} {' '.join(names[:2])}: {help_text.strip()}"
     known = {*FLAG.findall(help_text), "--no-serve", "-h", "--help"}
     if "--agent-type" in others:
-        config = Path(agent_config(others[others.index("--agent-type") + 1]))
-        known |= {f"--{key.replace('_', '-')}" for key in yaml.safe_load(config.read_text("utf-8"))}
+        # A page may write the config of its agent itself.
+        with suppress(ConfigPathNotFoundError):
+            config = Path(agent_config(others[others.index("--agent-type") + 1]))
+            known |= {f"--{key.replace('_', '-')}" for key in yaml.safe_load(config.read_text("utf-8"))}
     flags = [word.partition("=")[0] for word in others if re.match(r"--?[a-z]", word)]
     unknown = [flag for flag in flags if flag not in known and not KEY.match(flag)]
     return f"{program} has no flag {', '.join(unknown)}" if unknown else ""
