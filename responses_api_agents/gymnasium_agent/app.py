@@ -1,5 +1,6 @@
 """The agent for games: after a reset, model and environment alternate until the game is over."""
 
+import math
 from collections.abc import Iterable
 from functools import reduce
 
@@ -138,7 +139,9 @@ def _used_by(others: Iterable[Transcript]) -> JsonObject:
 
 
 def _role(answer: BaseResetResponse | BaseStepResponse, players: list[str], otherwise: str) -> str:
-    """Return the player who makes the next move."""
+    """Return the player who makes the next move. In a game of one player, `role` may have another meaning."""
+    if len(players) == 1:
+        return players[0]
     role = answer.info.get("role", otherwise)
     if role not in players:
         raise EnvironmentFailed(f"the game asks '{role}' for a move, but the players are {', '.join(players)}")
@@ -150,6 +153,10 @@ def _rewards(step: BaseStepResponse, players: list[str], turn: str) -> dict[str,
     if len(players) == 1:
         return {turn: step.reward}
     rewards = step.info.get("rewards") or {}
+    if not isinstance(rewards, dict) or not all(
+        isinstance(each, (int, float)) and math.isfinite(each) for each in rewards.values()
+    ):
+        raise EnvironmentFailed("the rewards in a step's info are not finite numbers by player")
     if step.terminated and rewards.keys() != set(players):
         raise EnvironmentFailed(f"the game ended without a reward for each of the players {', '.join(players)}")
     return {name: rewards[name] for name in players if name in rewards}

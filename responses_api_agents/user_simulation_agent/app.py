@@ -112,7 +112,7 @@ class UserSimulationAgent(ConversingAgent):
             "user_last_words": reaction.words,
             "user_usage": user.usage.model_dump(mode="json") if user.usage else None,
             "user_model": user.model,
-            **({"roles": {"user": user.role}} if self.config.trains_user and user.role else {}),
+            **({"roles": {"user": role}} if self.config.trains_user and (role := user.role) else {}),
         }
         return conversation
 

@@ -36,8 +36,8 @@ class UserModel:
         self.usage: Any = None
         self.model: str | None = None
         """The model's name in the latest response; None before the first response."""
-        self.role: JsonObject | None = None
-        """The parameters of the first request, and the latest response with the output of all of them."""
+        self._turns: list[tuple[JsonObject, bytes]] = []
+        """Each request with its response."""
         self._client = client
         self._server = server
         self._instructions = instructions
@@ -80,7 +80,7 @@ class UserModel:
             response = NeMoGymResponse.model_validate_json(body)
         except ValidationError as error:
             raise self._failure(f"the model's reply is not a valid response: {error}") from error
-        self._add_turn(request, loads_exact(body))
+        self._turns.append((request, body))
         self.usage = accumulate_response_usage(self.usage, response.usage)
         self.model = response.model
         if response.incomplete_details is not None:
@@ -88,10 +88,14 @@ class UserModel:
             raise self._failure(f"the model's answer was cut off ({response.incomplete_details.reason})")
         return response
 
-    def _add_turn(self, request: JsonObject, response: JsonObject) -> None:
-        known = self.role or {"responses_create_params": request, "response": {"output": []}}
-        output = [*known["response"]["output"], *response["output"]]
-        self.role = {**known, "response": {**response, "output": output}}
+    @property
+    def role(self) -> JsonObject | None:
+        """The parameters of the first request, and the latest response with the output of all of them."""
+        responses: list[JsonObject] = [loads_exact(body) for _, body in self._turns]
+        if not responses:
+            return None
+        output = [item for response in responses for item in response["output"]]
+        return {"responses_create_params": self._turns[0][0], "response": {**responses[-1], "output": output}}
 
     def _failure(self, cause: str) -> ModelFailed:
         return ModelFailed(f"the simulated user '{self._server}': {cause}", server=self._server)

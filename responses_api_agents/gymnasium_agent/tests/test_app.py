@@ -38,6 +38,7 @@ class Arena(SteppedResourcesServer):
 
     steps_seen: list[JsonObject] = []  # noqa: RUF012
     rollouts_seen: list[str | None] = []  # noqa: RUF012
+    info: JsonObject = {}  # noqa: RUF012
 
     async def reset(self, body: BaseResetRequest, round_: Round) -> BaseResetResponse:
         self.rollouts_seen.append(current_rollout_id())
@@ -58,7 +59,7 @@ class Arena(SteppedResourcesServer):
             reward=0.5,
             terminated=round_.turns == 3,
             truncated=text == "stop",
-            info={"tool_outputs": [each for each in calls if each["output"]["called"] != "ignored"]},
+            info={**self.info, "tool_outputs": [each for each in calls if each["output"]["called"] != "ignored"]},
         )
 
 
@@ -367,6 +368,7 @@ class Nim(SteppedResourcesServer):
 
     ends_without_rewards: bool = False
     asks: str | None = None
+    pays: object = None
 
     async def reset(self, request: Request, body: BaseResetRequest, round_: Round) -> BaseResetResponse:
         round_.roles = (await request.json())["roles"]
@@ -381,7 +383,7 @@ class Nim(SteppedResourcesServer):
         return BaseStepResponse(
             observation="It is over." if is_over else f"{round_.left} are left.",
             terminated=is_over,
-            info={"role": self.asks or other, "rewards": rewards},
+            info={"role": self.asks or other, "rewards": self.pays or rewards},
         )
 
 
@@ -434,6 +436,20 @@ async def test_a_game_without_rewards_of_all_players_fails():
     nim_of(agent).ends_without_rewards = True
     with pytest.raises(EnvironmentFailed, match="without a reward for each of the players first, second"):
         await run(agent, responses_create_params={"input": "Take 1 or 2."})
+
+
+@pytest.mark.parametrize("rewards", [[1.0, -1.0], {"first": "1", "second": 0.0}])
+async def test_a_game_with_invalid_rewards_fails(rewards):
+    agent = nim_agent(["2", "1"], ["2"])
+    nim_of(agent).pays = rewards
+    with pytest.raises(EnvironmentFailed, match="not finite numbers by player"):
+        await run(agent, responses_create_params={"input": "Take 1 or 2."})
+
+
+async def test_one_player_ignores_roles_and_rewards_in_info(arena):
+    arena.info = {"role": "guesser", "rewards": [0.5]}
+    graded = await run(agent_on(arena, "go"), responses_create_params={"input": "Play."})
+    assert graded.reward == 1.5
 
 
 async def test_a_game_that_asks_an_unknown_player_fails():
